@@ -102,7 +102,12 @@ class _ShapesOnly(TorchDispatchMode):
         if named:
             most = max(most, _most(tuple(named.values())))
         if most < LARGE and (facts.writes or (0 <= most <= _FEW and not facts.is_sized)):
-            return func(*args, **named)
+            try:
+                return func(*args, **named)
+            except RuntimeError:
+                if not (facts.writes and any(map(_is_one_number, _tensors((args, tuple(named.values())))))):
+                    raise
+                return _left_as_it_is(func._schema, args, named)  # to a small part of something large
         if facts.is_view:
             try:
                 return func(*args, **named)
@@ -158,6 +163,11 @@ def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
             yield from _tensors(tuple(value))
 
 
+def _is_one_number(tensor: torch.Tensor) -> bool:
+    """Whether it has several elements in one place of memory, as a part of a large tensor does."""
+    return any(n > 1 and stride == 0 for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """By which calls are known to give the same form: 1, 1.0 and True are equal, and not the same argument."""
     return tuple(
@@ -183,7 +193,7 @@ def _left_as_it_is(schema: Any, args: tuple[Any, ...], named: dict[str, Any]) ->
         if argument.alias_info is not None and argument.alias_info.is_write:
             written.append(args[place] if place < len(args) else named.get(argument.name))
     for one in _tensors(tuple(written)):
-        if one.numel() < LARGE:
+        if one.numel() < LARGE and not _is_one_number(one):
             one.zero_()
     if not schema.returns:
         return None

@@ -119,7 +119,7 @@ _NOWHERE = torch.device("meta")
 
 def describe(given: CallDescription) -> SplitOptions:
     if is_elementwise(given.local):
-        return replace(describe_elementwise(given), is_true=lambda split: _is_defined(given, split))
+        return replace(describe_elementwise(given), is_true=lambda split: is_defined(given, split))
     found = {n: tuple(_choices(given, n)) for n in set(given.mesh)}
     return SplitOptions(
         [found[n] for n in given.mesh],
@@ -214,7 +214,7 @@ def defined_on_pieces(given: CallDescription, shapes: tuple[Extents, ...]) -> tu
     return given.op.definition.define(**arguments), arguments
 
 
-def _is_defined(given: CallDescription, split: Split) -> bool:
+def is_defined(given: CallDescription, split: Split) -> bool:
     """Whether the op takes pieces of this size: one that wants whole tiles, say."""
     shapes = (value.local_shape(split.needs(i)) for i, value in enumerate(given.values))
     try:

@@ -135,9 +135,12 @@ def embedding_of_rows(
     plain = OPERATIONS["embedding"].definition.define(
         input_tensor, weight, padding_idx=padding_idx, layout=layout, embeddings_type=embeddings_type
     )
-    rank, table_rank, rows = input_tensor.rank, weight.rank, weight.shape[-2]
+    table_rank, rows = weight.rank, weight.shape[-2]
+    kept = [input_tensor.shape[dim] for dim in _kept_dims(input_tensor)]
+    rank = len(kept)
 
     def compute(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        ids = ids.reshape(*ids.shape[: ids.dim() - input_tensor.rank], *kept)
         if ids.numel() and int(ids.max()) >= whole:
             raise MeshError(f"embedding: index {int(ids.max())} is outside the table of {whole} rows.")
         lead = table.shape[: table.dim() - table_rank]
@@ -156,12 +159,19 @@ def embedding_of_rows(
     return Local(compute, rule, plain.dtypes, plain.layouts, plain.memory_config)
 
 
+def _kept_dims(ids: Operand) -> tuple[int, ...]:
+    """Those of the result: the first and the last, between which are extents of 1 only."""
+    return tuple(dict.fromkeys((0, ids.rank - 1)))
+
+
 def describe_embedding(given: CallDescription) -> SplitOptions:
     ids, table = given.operands
-    tokens = tuple(f"dim {dim} of the indices" for dim in range(ids.rank))
+    dims = _kept_dims(ids)
+    of_ids = tuple(f"dim {dim} of the indices" if dim in dims else None for dim in range(ids.rank))
+    tokens = tuple(label for label in of_ids if label is not None)
     of_table = (*(None,) * (table.rank - 2), "rows", "width")
     labels = (*tokens, "width") if given.is_spread else (*tokens, "width", "rows")
-    choices = by_labels([tokens, of_table], (*tokens, "width"), labels, names=given.short_names)
+    choices = by_labels([of_ids, of_table], (*tokens, "width"), labels, names=given.short_names)
     plain, whole = given.plain(), table.shape[-2]
 
     def call(split: Split) -> Callable[..., Any]:
@@ -175,7 +185,7 @@ def describe_embedding(given: CallDescription) -> SplitOptions:
 
 def _embedding_shape(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
     ids, table = operands
-    return (*ids.shape, table.shape[-1])
+    return (*(ids.shape[dim] for dim in _kept_dims(ids)), table.shape[-1])
 
 
 embedding = Unified("embedding", describe_embedding, _embedding_shape)

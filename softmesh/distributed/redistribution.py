@@ -122,16 +122,16 @@ HERE = Way(0.0, ())
 
 
 class Routes:
-    """Between the layouts of one value on one mesh."""
+    """Between the layouts of one value on one mesh; nothing travels along `closed` axes."""
 
-    def __init__(self, value: Value, lines: tuple[Line, ...]) -> None:
-        self._value, self._lines = value, lines
+    def __init__(self, value: Value, lines: tuple[Line, ...], closed: frozenset[int] = frozenset()) -> None:
+        self._value, self._lines, self._closed = value, lines, closed
         self._launch = launch_seconds(lines[0].chip) if lines else 0.0
         self._steps: dict[Layout, tuple[Step, ...]] = {}
         self._from: dict[Layout, dict[Layout, Way]] = {}
         self._held: dict[Layout, tuple[Extents, int]] = {}
 
-    def held(self, layout: Layout) -> tuple[Extents, int]:
+    def piece_size(self, layout: Layout) -> tuple[Extents, int]:
         """What a device has of it: the shape of its piece, and the bytes."""
         found = self._held.get(layout)
         if found is None:
@@ -142,7 +142,9 @@ class Routes:
     def steps(self, layout: Layout) -> tuple[Step, ...]:
         found = self._steps.get(layout)
         if found is None:
-            found = self._steps[layout] = tuple(steps_from(layout, self._value, self._lines))
+            every = steps_from(layout, self._value, self._lines)
+            found = tuple(step for step in every if not (step.travels and step.axis in self._closed))
+            self._steps[layout] = found
         return found
 
     def ways_from(self, start: Layout) -> dict[Layout, Way]:
@@ -207,5 +209,5 @@ def _shortest(
 
 
 @lru_cache(maxsize=1024)
-def routes(value: Value, lines: tuple[Line, ...]) -> Routes:
-    return Routes(value, lines)
+def routes(value: Value, lines: tuple[Line, ...], closed: frozenset[int] = frozenset()) -> Routes:
+    return Routes(value, lines, closed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, Valu
 from softmesh.runtime.commands import Command, observe
 from softmesh.systems.chip import Chip
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.transfer import to_torch
 from softmesh.value_free import without_values
 
 DEVICE_NAMES = ("device", "mesh_device", "mesh")  # a parameter of this name is given the one-chip mesh
@@ -44,11 +46,28 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, 
 
     A parameter called `device`, `mesh_device` or `mesh` that is not among the inputs gets a mesh of one chip.
     """
+    return _captured(function, inputs, chip, None)
+
+
+def leaf_values(
+    function: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, Any] = (), *, chip: Chip
+) -> dict[str, torch.Tensor]:
+    """The values of the leaves, by name, as they are before the function changes any; it is run with all of them."""
+    values: dict[str, torch.Tensor] = {}
+    _captured(function, inputs, chip, values)
+    return values
+
+
+def _captured(function: Callable[..., Any], inputs: Any, chip: Chip, values: dict[str, torch.Tensor] | None) -> OpGraph:
     mesh = one_chip_mesh(chip)
     args, kwargs = _arguments(function, inputs, mesh)
-    recorder = _Recorder(function, args, kwargs)
+    recorder = _Recorder(function, args, kwargs, values)
     try:
-        with without_values(), observe(recorder), intercepting(recorder.called):
+        with (
+            nullcontext() if values is not None else without_values(),
+            observe(recorder),
+            intercepting(recorder.called),
+        ):
             result = function(*args, **kwargs)
         return recorder.graph(result)
     finally:
@@ -71,7 +90,14 @@ def _arguments(function: Callable[..., Any], inputs: Any, mesh: Any) -> tuple[tu
 
 
 class _Recorder:
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaf_values: dict[str, torch.Tensor] | None,
+    ) -> None:
+        self._leaf_values = leaf_values  # where they are to be kept
         self._values: list[GraphValue] = []
         self._nodes: list[GraphNode] = []
         self._numbers: dict[int, int] = {}  # by id of a tensor
@@ -183,6 +209,8 @@ class _Recorder:
         if found is None:
             role = Role.INPUT if id(tensor) in self._inputs else Role.WEIGHT
             found = self._new(tensor, role, self._names.name(tensor, len(self._values)))
+            if self._leaf_values is not None:
+                self._leaf_values[self._values[found].name] = to_torch(tensor).clone()
         self._assign(tensor, found)
         return found
 

@@ -21,11 +21,14 @@ from typing import NamedTuple
 from softmesh.distributed.layouts import Layout
 from softmesh.hardware.enums import DataType
 from softmesh.planner.linear_model import INFINITE, LinearModel, Terms
-from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem, PlanCost
+from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses, classes_of, untied
 
 _FEW_NODES = 16  # graphs up to this size have no layers to be tied
 _MICRO, _MEGA = 1e6, 1e6  # the solver sees microseconds and megabytes
+
+
+_Consumers = tuple[Hashable, ...]
 
 
 class Status(Enum):
@@ -50,13 +53,17 @@ class Solution:
         return max(0.0, 1 - self.bound / self.cost.ranked_seconds)
 
 
-def solved(problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1e-4) -> Solution:
-    """The best assignment that is found in time."""
+def solved(
+    problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1e-4, below: float = math.inf
+) -> Solution:
+    """The best assignment that is found in time; one of `below` seconds or more is of no use."""
     started = time.monotonic()
+    if _least_kept(problem) > problem.memory_bytes:
+        return Solution(None, None, math.inf, Status.INFEASIBLE, time.monotonic() - started)
     classes = untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
     program = _Program(problem, classes)
     left = max(1.0, time_limit_s - (time.monotonic() - started))
-    answer = program.model.minimised(left, gap)
+    answer = program.model.minimised(left, gap, below * _MICRO)
     bound = answer.bound / _MICRO
     took = time.monotonic() - started
     if answer.values is None:
@@ -67,6 +74,16 @@ def solved(problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1
     return Solution(assignment, problem.cost(assignment), bound, status, took)
 
 
+def _least_kept(problem: PlacementProblem) -> float:
+    """Bytes on each device of leaves that are split as far as they may be."""
+    held = problem.held_bytes
+    sizes = (
+        min(held(leaf.number, home.dtype, home.layout) for home in problem.homes[leaf.number])
+        for leaf in problem.graph.leaves
+    )
+    return sum(sizes) * problem.kept_share
+
+
 class _Use(NamedTuple):
     """How a class of nodes reads a value: `options` are (variable, layout, dtype) for each of its strategies."""
 
@@ -75,15 +92,25 @@ class _Use(NamedTuple):
     in_place: bool
 
 
+class _Pair(NamedTuple):
+    """Where a value comes from and goes to, and what is moved of it."""
+
+    start: Layout
+    dtype: DataType
+    end: Layout
+
+
 class _Program:
     def __init__(self, problem: PlacementProblem, classes: NodeClasses) -> None:
         self.model = LinearModel()
         self._problem, self._classes = problem, classes
         self._strategy: dict[int, list[int]] = {}  # of a class of nodes: its variables
         self._home: dict[int, list[int]] = {}
-        self._flows: dict[Hashable, dict[tuple[Layout, Layout], int]] = {}  # of a class of values: z
-        self._consumers: dict[Hashable, dict[Hashable, dict[Layout, list[int]]]] = {}  # and f, by where it ends
+        self._flows: dict[Hashable, dict[_Pair, int]] = {}  # of a class of values: z
+        self._consumers: dict[Hashable, dict[Hashable, dict[Home, list[int]]]] = {}  # and f, by where it ends
         self._live: dict[Hashable, int] = {}
+        self._parts: dict[Hashable, int] = {}
+        self._part_terms: list[Terms] = []
         self._add_choices()
         self._value_class = {value.number: self._class_of_value(value.number) for value in problem.graph.values}
         self._add_moves()
@@ -162,25 +189,23 @@ class _Program:
         given: dict[tuple[Layout, DataType], list[int]] = {}
         for variable, layout, dtype in self._given(number):
             given.setdefault((layout, dtype), []).append(variable)
-        shared: dict[tuple[Layout, Layout], int] = self._flows.setdefault(own, {})
+        shared = self._flows.setdefault(own, {})
         ends = self._consumers.setdefault(own, {})
         for use in uses.values():
             flows = self._flow(number, use, given)
             arriving = ends.setdefault(use.consumer, {})
-            for (start, _, end), flow in flows.items():
-                if start != end:
-                    arriving.setdefault(end, []).append(flow)
-                    self._share(number, shared, (start, end), flow, len(uses), count)
+            for pair, flow in flows.items():
+                if pair.start != pair.end:
+                    arriving.setdefault(Home(pair.end, pair.dtype), []).append(flow)
+                    self._share(number, shared, pair, flow, len(uses), count)
 
-    def _flow(
-        self, number: int, use: _Use, given: dict[tuple[Layout, DataType], list[int]]
-    ) -> dict[tuple[Layout, DataType, Layout], int]:
+    def _flow(self, number: int, use: _Use, given: dict[tuple[Layout, DataType], list[int]]) -> dict[_Pair, int]:
         """What a consumer takes: all that is given leaves, all that is needed arrives."""
         model, problem = self.model, self._problem
         needed: dict[tuple[Layout, DataType], list[int]] = {}
         for variable, layout, dtype in use.options:
             needed.setdefault((layout, dtype), []).append(variable)
-        flows: dict[tuple[Layout, DataType, Layout], int] = {}
+        flows: dict[_Pair, int] = {}
         leaving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in given}
         arriving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in needed}
         for start, dtype in given:
@@ -189,7 +214,7 @@ class _Program:
                     continue
                 if problem.way(number, dtype, start, end) is None:
                     continue
-                flow = flows[start, dtype, end] = model.continuous()
+                flow = flows[_Pair(start, dtype, end)] = model.continuous()
                 leaving[start, dtype].append(flow)
                 arriving[end, dtype].append(flow)
         for key, variables in given.items():
@@ -201,16 +226,15 @@ class _Program:
     def _share(
         self,
         number: int,
-        shared: dict[tuple[Layout, Layout], int],
-        pair: tuple[Layout, Layout],
+        shared: dict[_Pair, int],
+        pair: _Pair,
         flow: int,
         uses: int,
         count: int,
     ) -> None:
         """One move for all consumers that need the same."""
-        problem, dtype = self._problem, self._problem.graph.values[number].dtype
         if pair not in shared:
-            way = problem.way(number, dtype, *pair)
+            way = self._problem.way(number, pair.dtype, pair.start, pair.end)
             assert way is not None
             shared[pair] = flow if uses == 1 else self.model.continuous()
             seconds = way.seconds + LAUNCH_SECONDS * len(way.steps)
@@ -225,7 +249,7 @@ class _Program:
         kept = self.model.continuous(INFINITE)
         terms: Terms = [(kept, -1.0)]
         for leaf in graph.leaves:
-            terms += self._held_terms(leaf.number)
+            terms += [(variable, size * problem.kept_share) for variable, size in self._held_terms(leaf.number)]
         self.model.add_row(0, 0, terms)
         limit = problem.memory_bytes / _MEGA
         self.model.add_row(-INFINITE, limit, [(kept, 1.0)])
@@ -250,32 +274,49 @@ class _Program:
             begins.setdefault(first, []).append(value.number)
             ends.setdefault(min(last, len(graph.nodes) - 1), []).append(value.number)
         live: dict[int, None] = {}
+        known: set[Hashable] = set()
         for node in graph.nodes:
             live.update(dict.fromkeys(begins.get(node.number, ())))
-            row: dict[int, float] = {}
-            for number in live:
-                for variable, size in self._terms_at(number, node.number, uses[number]):
-                    row[variable] = row.get(variable, 0.0) + size
+            parts = sorted(self._part_at(number, node.number, uses[number]) for number in live)
             own = self._classes.nodes[node.number]
-            for variable, strategy in zip(self._strategy[own], problem.strategies[node.number], strict=True):
-                if strategy.held_bytes:
-                    row[variable] = row.get(variable, 0.0) + strategy.held_bytes / _MEGA
-            yield own, row
+            if (own, *parts) not in known:
+                known.add((own, *parts))
+                yield own, self._row(own, parts)
             for number in ends.get(node.number, ()):
                 live.pop(number, None)
 
-    def _terms_at(self, number: int, node: int, uses: list[tuple[int, _Use]]) -> Iterator[tuple[int, float]]:
-        graph, problem = self._problem.graph, self._problem
-        maker, value = graph.makers.get(number), graph.values[number]
-        if maker is not None and value.version_of is None and maker <= node <= problem.last_uses[number]:
-            yield from self._held_terms(number)
-        before = frozenset(use.consumer for at, use in uses if at <= node)
-        after = frozenset(use.consumer for at, use in uses if at >= node)
-        if before and after:
-            for end in {end for own in before for end in self._consumers[self._value_class[number]].get(own, {})}:
-                yield self._copy(number, end, before, after), problem.held_bytes(number, value.dtype, end) / _MEGA
+    def _row(self, own: int, parts: list[int]) -> dict[int, float]:
+        row: dict[int, float] = {}
+        for part in parts:
+            for variable, size in self._part_terms[part]:
+                row[variable] = row.get(variable, 0.0) + size
+        for variable, strategy in zip(self._strategy[own], self._problem.strategies[own], strict=True):
+            if strategy.held_bytes:
+                row[variable] = row.get(variable, 0.0) + strategy.held_bytes / _MEGA
+        return row
 
-    def _copy(self, number: int, end: Layout, before: frozenset[Hashable], after: frozenset[Hashable]) -> int:
+    def _part_at(self, number: int, node: int, uses: list[tuple[int, _Use]]) -> int:
+        """The number of what a value holds while a node runs: itself, and its copies. Equal layers share them."""
+        problem, value = self._problem, self._problem.graph.values[number]
+        maker = problem.graph.makers.get(number)
+        is_there = maker is not None and value.version_of is None and maker <= node <= problem.last_uses[number]
+        before = tuple(dict.fromkeys(use.consumer for at, use in uses if at <= node))
+        after = tuple(dict.fromkeys(use.consumer for at, use in uses if at >= node))
+        key = (self._value_class[number], is_there, before, after)
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = len(self._part_terms)
+            own = self._held_terms(number) if is_there else []
+            self._part_terms.append([*own, *(self._copies(number, before, after) if before and after else ())])
+        return found
+
+    def _copies(self, number: int, before: _Consumers, after: _Consumers) -> Iterator[tuple[int, float]]:
+        arriving = self._consumers[self._value_class[number]]
+        for end in dict.fromkeys(end for own in before for end in arriving.get(own, {})):
+            size = self._problem.held_bytes(number, end.dtype, end.layout)
+            yield self._copy(number, end, before, after), size / _MEGA
+
+    def _copy(self, number: int, end: Home, before: _Consumers, after: _Consumers) -> int:
         """1 where somebody has needed the copy already, and somebody needs it still."""
         own = self._value_class[number]
         key = (own, end, before, after)

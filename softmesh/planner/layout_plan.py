@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layouts import Layout
-from softmesh.errors import MeshError
+from softmesh.distributed.placement_requests import mesh_mapper
+from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured
-from softmesh.planner.integer_program import Solution, Status, solved
+from softmesh.planner.conflicts import explain_conflict
+from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
+from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of
+from softmesh.planner.goal import Candidate, Goal, Opening, Stage
+from softmesh.planner.integer_program import Solution, Status
+from softmesh.planner.op_graph import OpGraph
+from softmesh.planner.op_strategies import OpStrategy
+from softmesh.planner.pipeline_cuts import pipeline_seconds
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
-from softmesh.planner.problem_setup import ANYTHING, Freedom, problem_of
+from softmesh.planner.problem_setup import ANYTHING, Freedom
+from softmesh.planner.program.followed_plan import following
+from softmesh.planner.program.plan_source import source_of
+from softmesh.planner.system_meshes import meshes_of
+from softmesh.planner.system_search import MeshChoice, check_found, searched, with_pipelines
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.mappers import TensorToMesh
 
 
 @dataclass(frozen=True)
 class LayoutPlan:
-    """Which strategy each op takes, where each leaf lies, and what that costs."""
+    """Which strategy each op takes, where each leaf lies, and what that costs.
+
+    `problem`, `assignment` and `cost` are of the whole graph on the mesh of one stage: of all of it where there is
+    no pipeline.
+    """
 
     problem: PlacementProblem
     assignment: Assignment
     cost: PlanCost
-    bound: float  # seconds: no plan takes less
-    gap: float  # how much of its time it may be above the optimum
+    bound: float  # seconds: no plan for this mesh, in as many stages, takes less
+    gap: float  # how much of its time it may be above that
     status: Status
+    goal: Goal = Goal.DECODE
+    opening: Opening | None = None
+    stages: tuple[Stage, ...] = ()  # of a pipeline; none without one
+    candidates: tuple[Candidate, ...] = ()  # mesh shapes and numbers of stages that were looked at, the best first
+    search_seconds: float = 0.0
+    freedom: Freedom = ANYTHING  # what it was chosen from
+
+    def __str__(self) -> str:
+        return str(explanation_of(self))
+
+    def __repr__(self) -> str:
+        return f"LayoutPlan({explanation_of(self).title})"
+
+    def _repr_html_(self) -> str:
+        return self.explained(0)._repr_html_()
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
@@ -33,7 +69,24 @@ class LayoutPlan:
 
     @property
     def seconds(self) -> float:
-        return self.cost.seconds
+        """By the goal: of one call, or of a pipeline between two calls, or of a step."""
+        return pipeline_seconds(self.goal, self.stages) if self.stages else self.cost.seconds
+
+    @property
+    def search_bound(self) -> float:
+        """Seconds: no plan for any mesh that was looked at takes less."""
+        return min([self.bound, *(one.bound for one in self.candidates)])
+
+    @property
+    def strategies(self) -> list[OpStrategy]:
+        """Of each node, the one that was chosen."""
+        chosen = zip(self.problem.strategies, self.assignment.strategies, strict=True)
+        return [own[at] for own, at in chosen]
+
+    @property
+    def memory(self) -> int:
+        """Bytes on each device at the peak; of a pipeline, in its fullest stage."""
+        return max((stage.memory for stage in self.stages), default=self.cost.peak)
 
     def home(self, name: str) -> Home:
         """Where and as what a weight, an input or a cache of this name is kept."""
@@ -43,21 +96,141 @@ class LayoutPlan:
         """A placement for each mesh axis."""
         return self.home(name).layout
 
+    def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
+        """For `from_torch`: puts it where the plan has it."""
+        return mesh_mapper(mesh_device, list(self.layout(name)))
+
+    def explained(self, runners_up: int = 5, time_limit: float = 20.0) -> PlanExplanation:
+        """What is placed where, what is sent, what the plan waits for, and so many plans that lost, searched anew."""
+        return explanation_of(self, runners_up, time_limit)
+
+    def svg(self) -> str:
+        """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
+        return self.explained(0).svg()
+
+    def source(self) -> str:
+        """A Python file of plain TT-NN calls that does what is planned."""
+        return source_of(self)
+
+    def followed(self, mesh_device: MeshDevice) -> AbstractContextManager[None]:
+        """In the block, the ops of the program that was planned are done as planned, on a mesh of the plan's shape."""
+        return following(self, mesh_device)
+
 
 def plan(
     function: Callable[..., Any],
-    mesh_device: MeshDevice,
+    mesh: MeshDevice | str,
     inputs: Sequence[Any] | Mapping[str, Any] = (),
     *,
+    goal: Goal | str = Goal.DECODE,
+    constraints: Sequence[Constraint] = (),
+    dtypes: Sequence[WeightDtypes] = (),
     time_limit: float = 60.0,
-    gap: float = 1e-4,
+    gap: float = 1e-3,
+    fabric: FabricConfig | None = None,
+    down: Sequence[str] = (),
+    taken: Sequence[str] = (),
+    stages: int | None = None,
     freedom: Freedom = ANYTHING,
 ) -> LayoutPlan:
-    """Plan `function` of `inputs`, written as on one device, for this mesh."""
-    chip = mesh_device.system.chip
-    graph = captured(function, inputs, chip=chip)
-    problem = problem_of(graph, tuple(mesh_device.shape), lines_of(mesh_device), chip, freedom)
-    return plan_of(problem, solved(problem, time_limit, gap))
+    """The best layout of `function` of `inputs`, which is written as on one device.
+
+    `mesh` is an open mesh, or the name of a system: then the shape to open is found too, under any fabric or the one
+    that is given, on what is left of links and chips that are `down` and of submeshes that others have `taken`
+    ("2x2@0,2"). `stages` are those of a pipeline; None looks at all numbers where a pipeline can help.
+
+    >>> found = softmesh.plan(model, "T3000", [tokens], constraints=[NotReplicated("layers.*.up")])
+    >>> found.layout("layers.0.up"), found.seconds, found.gap
+    """
+    until = time.monotonic() + _checked_limit(time_limit)
+    wanted = Goal(goal) if isinstance(goal, Goal) or goal in _GOALS else _refuse_goal(goal)
+    choices = choices_of(mesh, fabric=fabric, down=down, taken=taken)
+    graph = captured(function, inputs, chip=choices[0].chip)
+    check_names([*constraints, *dtypes], graph)
+    own = replace(
+        freedom,
+        constraints=(*freedom.constraints, *constraints),
+        dtypes=(*freedom.dtypes, *dtypes),
+    )
+    return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
+
+
+def choices_of(
+    mesh: MeshDevice | str,
+    *,
+    fabric: FabricConfig | None = None,
+    down: Sequence[str] = (),
+    taken: Sequence[str] = (),
+) -> list[MeshChoice]:
+    """What may be opened: the mesh that is open, or those of a system."""
+    if isinstance(mesh, str):
+        offered = meshes_of(mesh, fabric=fabric, down=down, taken=taken)
+        return [MeshChoice(one.opening, one.chip, one.lines) for one in offered]
+    if not isinstance(mesh, MeshDevice):
+        raise ArgumentError(
+            f'softmesh.plan: mesh is an open ttnn.MeshDevice, or the name of a system such as "T3000", got {mesh!r}.'
+        )
+    if fabric is not None or down or taken:
+        raise ArgumentError("softmesh.plan: fabric, down and taken belong to a system that is named, not to a mesh.")
+    return [MeshChoice(None, mesh.system.chip, lines_of(mesh))]
+
+
+def best_plan(
+    graph: OpGraph,
+    choices: Sequence[MeshChoice],
+    goal: Goal,
+    freedom: Freedom,
+    *,
+    until: float,
+    gap: float,
+    stages: int | None = None,
+) -> LayoutPlan:
+    """`until`: by `time.monotonic()`. A pipeline is looked at where it can help, or where nothing fits without one."""
+    started = time.monotonic()
+    cut = [one for choice in choices for one in with_pipelines(choice)]
+    if stages is not None:
+        tried = [one for one in cut if one.stages == stages]
+    else:
+        tried = [one for one in cut if one.stages == 1 or (goal is not Goal.DECODE and choices[0].opening is not None)]
+    limit = max(until - time.monotonic(), 1.0)
+    result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
+    if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
+        limit = max(until - time.monotonic(), 1.0)
+        result = searched(graph, cut, goal, freedom, time_limit=limit, gap=gap)
+    if result.best is None and not result.is_out_of_time:
+        explain_conflict(graph, cut if stages is None else tried, goal, freedom, until)
+    found = check_found(result)
+    cost = found.solution.cost
+    assert cost is not None
+    assert found.solution.assignment is not None
+    ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
+    return LayoutPlan(
+        found.problem,
+        found.solution.assignment,
+        cost,
+        min(found.bound, ranked),
+        max(0.0, 1 - found.bound / ranked) if ranked else 0.0,
+        Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
+        goal,
+        found.choice.opening,
+        found.stages,
+        result.candidates,
+        time.monotonic() - started,
+        freedom,
+    )
+
+
+_GOALS = [goal.value for goal in Goal]
+
+
+def _refuse_goal(goal: object) -> Goal:
+    raise ArgumentError(f"softmesh.plan: goal is one of {', '.join(_GOALS)}, got {goal!r}.")
+
+
+def _checked_limit(seconds: float) -> float:
+    if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise ArgumentError(f"softmesh.plan: time_limit is a number of seconds above 0, got {seconds!r}.")
+    return seconds
 
 
 def plan_of(problem: PlacementProblem, solution: Solution) -> LayoutPlan:

@@ -62,19 +62,23 @@ class LinearModel:
         self._factors += together.values()
         self._starts.append(len(self._columns))
 
-    def minimised(self, time_limit_s: float, gap: float) -> Answer:
+    def minimised(self, time_limit_s: float, gap: float, below: float = INFINITE) -> Answer:
+        """`below`: a solution that costs more is of no use; without one that costs less, that is the bound."""
         highs = _highs()
         solver = highs.Highs()
         options = {"output_flag": False, "time_limit": max(time_limit_s, _NEVER_WAITS), "mip_rel_gap": gap}
         for name, value in (options | {"threads": _THREADS, "random_seed": 1}).items():
             solver.setOptionValue(name, value)
+        if math.isfinite(below):
+            self.add_row(-INFINITE, below, [(at, cost) for at, cost in enumerate(self._costs) if cost])
         solver.passModel(self._as_lp(highs))
         solver.run()
         info, status = solver.getInfo(), solver.getModelStatus()
         is_found = info.primal_solution_status == highs.SolutionStatus.kSolutionStatusFeasible
         values = list(solver.getSolution().col_value) if is_found else None
         out_of_time = status == highs.HighsModelStatus.kTimeLimit
-        return Answer(values, float(info.mip_dual_bound), out_of_time)
+        is_ruled_out = values is None and not out_of_time and math.isfinite(below)
+        return Answer(values, below if is_ruled_out else float(info.mip_dual_bound), out_of_time)
 
     def _as_lp(self, highs: Any) -> Any:
         lp = highs.HighsLp()

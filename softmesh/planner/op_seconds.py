@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.chip_costs import copy_seconds
+from softmesh.cost.command_cost import Bound
 from softmesh.cost.command_workloads import bytes_of, workload_of
 from softmesh.cost.op_families import Family, family_of
 from softmesh.dispatch.plan import CostRule
@@ -48,7 +49,12 @@ class Piece:
         return DRAM_MEMORY_CONFIG
 
 
-def work_seconds(
+class WorkTime(NamedTuple):
+    seconds: float
+    bound: Bound  # what it waits for most of its time
+
+
+def work_time(
     op: str,
     chip: Chip,
     operands: Sequence[TensorSpec],
@@ -57,7 +63,7 @@ def work_seconds(
     cost: CostRule,
     *,
     is_in_place: bool,
-) -> float:
+) -> WorkTime:
     """`is_in_place`: the first result lies in the memory of the first operand."""
     read = [Piece(spec, at) for at, spec in enumerate(operands)]
     made = [Piece(spec, 0 if is_in_place else len(read) + at) for at, spec in enumerate(results)]
@@ -65,9 +71,10 @@ def work_seconds(
     command: Any = Command(op, read, made, (), 0, _NOWHERE, _NOWHERE, arguments, lambda: flops)  # type: ignore[arg-type]
     work = workload_of(command, chip)
     if work is None:
-        return 0.0
-    seconds = default_calibration().estimate(work).seconds
+        return WorkTime(0.0, Bound.DISPATCH)
+    seconds, _, _, bound, *_ = default_calibration().estimate(work)
     if family_of(op) is Family.ATTENTION:  # every user's keys and values are read, once
         kept: Any = read[1:]
-        seconds = max(seconds, copy_seconds(chip, sum(map(bytes_of, kept)) // 2))
-    return seconds
+        reading = copy_seconds(chip, sum(map(bytes_of, kept)) // 2)
+        seconds, bound = (reading, Bound.DRAM) if reading > seconds else (seconds, bound)
+    return WorkTime(seconds, bound)

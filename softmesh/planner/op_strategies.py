@@ -6,11 +6,13 @@ cost is priced as the commands of a running program are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
+from softmesh.cost.command_cost import Bound
 from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.call_description import CallDescription, blank_tensor
@@ -25,7 +27,7 @@ from softmesh.hardware.enums import DataType
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.placements import Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
-from softmesh.planner.op_seconds import work_seconds
+from softmesh.planner.op_seconds import WorkTime, work_time
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -46,6 +48,7 @@ class OpStrategy:
     held_bytes: int  # beside operands and results
     is_plain: bool  # whether public ops of TT-NN do it
     dtypes: tuple[DataType, ...]
+    bound: Bound = Bound.DISPATCH  # what the work waits for
 
     @property
     def total_seconds(self) -> float:
@@ -59,11 +62,15 @@ class StrategyFinder:
         self.mesh_shape, self.chip, self.lines = mesh_shape, chip, lines
         self._known: dict[Any, tuple[OpStrategy, ...]] = {}
 
-    def strategies(self, graph: OpGraph, node: GraphNode) -> tuple[OpStrategy, ...]:
-        key = _call_key(graph, node, node.bound)
+    def strategies(
+        self, graph: OpGraph, node: GraphNode, instead: Mapping[int, DataType] = MappingProxyType({})
+    ) -> tuple[OpStrategy, ...]:
+        """`instead` has other dtypes for some of its operands: none where the op does not take them."""
+        key = _call_key(graph, node, node.bound), tuple(instead.get(number) for number in node.operands)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = tuple(self._found(graph, node))
+            given = graph if not instead else _with_dtypes(graph, instead)
+            found = self._known[key] = tuple(self._found(given, node, is_needed=not instead))
         return found
 
     def described(self, graph: OpGraph, node: GraphNode) -> tuple[CallDescription, SplitOptions]:
@@ -78,8 +85,15 @@ class StrategyFinder:
         except SoftmeshError:  # a memory config or a program config of one device's shapes
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines)
 
-    def _found(self, graph: OpGraph, node: GraphNode) -> Iterator[OpStrategy]:
-        given, options = self.described(graph, node)
+    def _found(self, graph: OpGraph, node: GraphNode, *, is_needed: bool) -> Iterator[OpStrategy]:
+        try:
+            given, options = self.described(graph, node)
+        except SoftmeshError:
+            if is_needed:
+                raise
+            return
+        if any(spec.dtype is not graph.values[n].dtype for spec, n in zip(given.results, node.results, strict=False)):
+            return
         best: dict[tuple[Any, ...], OpStrategy] = {}
         for split in splits_of(given, options):
             needs = tuple(split.needs(i) for i in range(len(given.operands)))
@@ -87,15 +101,17 @@ class StrategyFinder:
             if any(needs[place] != split.gives for place in node.writes):
                 continue
             inside = () if options.inside is None else options.inside(split)
+            work = _work(given, node, needs, split.gives)
             strategy = OpStrategy(
                 tuple(choice.name for choice in split.choices),
                 needs,
                 gives,
-                _seconds(given, node, needs, split.gives),
+                work.seconds,
                 inside,
                 0,
                 not any(choice.name in _OWN for choice in split.choices),
                 tuple(operand.dtype for operand in given.operands),
+                work.bound,
             )
             known = best.get((needs, gives, strategy.is_plain))
             if known is None or strategy.total_seconds < known.total_seconds:
@@ -127,13 +143,13 @@ def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, d
     return all(value.shape[word.dim] % devices == 0 for value, word in words if isinstance(word, Shard))
 
 
-def _seconds(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> float:
+def _work(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> WorkTime:
     shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
     try:
         local, _ = defined_on_pieces(given, shapes)
     except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
         local = given.local
-    return work_seconds(
+    return work_time(
         node.op,
         given.chip,
         [_piece(operand.spec, shape) for operand, shape in zip(given.operands, shapes, strict=True)],
@@ -142,6 +158,11 @@ def _seconds(given: CallDescription, node: GraphNode, needs: Sequence[Layout], g
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
     )
+
+
+def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:
+    values = (replace(v, dtype=instead[v.number]) if v.number in instead else v for v in graph.values)
+    return replace(graph, values=tuple(values))
 
 
 def _piece(spec: TensorSpec, shape: Extents) -> TensorSpec:

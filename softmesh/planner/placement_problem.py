@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from softmesh.cost.link_costs import Line
@@ -77,6 +77,8 @@ class PlacementProblem:
     strategies: tuple[tuple[OpStrategy, ...], ...]  # of each node
     homes: Mapping[int, tuple[Home, ...]]  # of each leaf, and of each output that is none
     memory_bytes: int  # that tensors may take on each device
+    closed_axes: frozenset[int] = frozenset()  # along which nothing is sent
+    kept_share: float = 1.0  # of the leaves, what each stage of a pipeline has
 
     def cost(self, assignment: Assignment) -> PlanCost:
         return _Evaluation(self, assignment).result()
@@ -88,16 +90,12 @@ class PlacementProblem:
         """How it is brought there; None where it cannot be."""
         if start == end:
             return HERE
-        return routes(self.value(number, dtype), self.lines).ways_from(start).get(end)
+        return routes(self.value(number, dtype), self.lines, self.closed_axes).ways_from(start).get(end)
 
     def held_bytes(self, number: int, dtype: DataType, layout: Layout) -> int:
         """On each device, in whole tiles where it is tiled."""
         value = self.graph.values[number]
-        local = Value(value.shape, 0, self.mesh_shape).local_shape(layout)
-        if value.layout is TensorLayout.TILE and local:
-            rows = (1, *local)[-2:]
-            local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
-        return math.prod(local) * bits(dtype) // 8
+        return _held_bytes(value.shape, value.layout, dtype, layout, self.mesh_shape)
 
     @cached_property
     def last_uses(self) -> dict[int, int]:
@@ -122,6 +120,15 @@ class PlacementProblem:
         return Home(strategy.gives[place], self.graph.values[number].dtype)
 
 
+@lru_cache(maxsize=1 << 14)
+def _held_bytes(shape: Extents, kind: TensorLayout, dtype: DataType, layout: Layout, mesh: Extents) -> int:
+    local = Value(shape, 0, mesh).local_shape(layout)
+    if kind is TensorLayout.TILE and local:
+        rows = (1, *local)[-2:]
+        local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
+    return math.prod(local) * bits(dtype) // 8
+
+
 class _Evaluation:
     def __init__(self, problem: PlacementProblem, assignment: Assignment) -> None:
         graph = problem.graph
@@ -134,7 +141,7 @@ class _Evaluation:
     def result(self) -> PlanCost:
         problem, graph = self._problem, self._problem.graph
         moves = self._moves()
-        kept = sum(self._held(value) for value in graph.leaves)
+        kept = math.ceil(sum(self._held(value) for value in graph.leaves) * problem.kept_share)
         for value in graph.values:
             maker = graph.makers.get(value.number)
             if maker is not None and value.version_of is None:

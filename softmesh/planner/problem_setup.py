@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, product
 
 from softmesh.cost.chip_costs import memory_bytes
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents, Layout, Value, all_layouts, bits, is_whole
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.placements import Partial, Shard
+from softmesh.planner.constraints import Constraint, WeightDtypes, closed_axes, dtypes_of, with_memory_of
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder
 from softmesh.planner.placement_problem import Home, PlacementProblem
@@ -31,9 +35,15 @@ class Freedom:
     memory_share: float = 1.0  # of the DRAM of a chip
     allows_home: Callable[[GraphValue, Home], bool] | None = None
     allows_strategy: Callable[[GraphNode, OpStrategy], bool] | None = None
+    constraints: tuple[Constraint, ...] = ()
+    dtypes: tuple[WeightDtypes, ...] = ()
 
 
 ANYTHING = Freedom()
+
+
+class NoStrategy(MeshError):
+    """A constraint, or a mesh shape, leaves an op without a way to be done."""
 
 
 def problem_of(
@@ -43,20 +53,29 @@ def problem_of(
     chip: Chip,
     freedom: Freedom = ANYTHING,
     finder: StrategyFinder | None = None,
+    stages: int = 1,
 ) -> PlacementProblem:
-    """`lines` tell, for each axis, how many devices lie along it and how they are joined."""
+    """`lines` tell, for each axis, how many devices lie along it and how they are joined.
+
+    Of so many `stages` of a pipeline each has a mesh of this shape, and its part of the leaves.
+    """
+    for constraint in freedom.constraints:
+        if not constraint.allows_mesh(mesh_shape):
+            raise NoStrategy(f"softmesh.plan: a mesh of {_times(mesh_shape)} devices is ruled out: {constraint}.")
     finder = finder or StrategyFinder(mesh_shape, chip, lines)
     setup = _Setup(graph, mesh_shape, finder, freedom)
     with without_values():
-        strategies = tuple(setup.strategies(node) for node in graph.nodes)
+        strategies = setup.all_strategies()
     homes = {leaf.number: setup.homes(leaf) for leaf in graph.leaves}
     homes |= {
         number: setup.homes(graph.values[number])
         for number in graph.outputs
         if number in graph.makers and graph.values[number].version_of is None
     }
-    memory = int(memory_bytes(chip) * freedom.memory_share)
-    return PlacementProblem(graph, mesh_shape, lines, chip, strategies, homes, memory)
+    share = freedom.memory_share * with_memory_of(freedom.constraints)
+    memory = int(memory_bytes(chip) * share)
+    closed = closed_axes(freedom.constraints)
+    return PlacementProblem(graph, mesh_shape, lines, chip, strategies, homes, memory, closed, 1 / stages)
 
 
 class _Setup:
@@ -66,11 +85,36 @@ class _Setup:
         self._alike: dict[tuple[object, ...], tuple[OpStrategy, ...]] = {}
         self._same: dict[tuple[int, ...], tuple[OpStrategy, ...]] = {}  # one object for equal choices
         self._kept: dict[tuple[Extents, object], tuple[Layout, ...]] = {}
+        self._of_nodes: list[tuple[OpStrategy, ...]] = []
+        self._any_dtype: dict[tuple[int, ...], tuple[OpStrategy, ...]] = {}
+
+    def all_strategies(self) -> tuple[tuple[OpStrategy, ...], ...]:
+        for node in self._graph.nodes:
+            self._of_nodes.append(self.strategies(node))
+        return tuple(self._of_nodes)
+
+    def _every(self, node: GraphNode) -> tuple[OpStrategy, ...]:
+        """Those of the op, with its weights in each of the dtypes that they may be kept in."""
+        values = [self._graph.values[number] for number in node.operands]
+        dtypes = [
+            dtypes_of(value, self._freedom.dtypes) if value.number not in self._graph.makers else (value.dtype,)
+            for value in values
+        ]
+        found = []
+        for chosen in product(*dtypes):
+            instead = {v.number: dtype for v, dtype in zip(values, chosen, strict=True) if dtype is not v.dtype}
+            found.append(self._finder.strategies(self._graph, node, instead))
+        if len(found) == 1:
+            return found[0]
+        key = tuple(map(id, found))
+        if key not in self._any_dtype:
+            self._any_dtype[key] = tuple(chain.from_iterable(found))
+        return self._any_dtype[key]
 
     def strategies(self, node: GraphNode) -> tuple[OpStrategy, ...]:
         """Those of the op that are allowed here, and whose contributions somebody can make."""
-        every = self._finder.strategies(self._graph, node)
-        allows = self._freedom.allows_strategy
+        every = self._every(node)
+        allows = self._allows_strategy()
         made = tuple(frozenset(self._contributions.get(value, ())) for value in node.operands)
         key = (id(every), made)
         left = self._alike.get(key)
@@ -80,8 +124,8 @@ class _Setup:
             left = tuple(strategy for strategy in left if allows(node, strategy))
             left = self._same.setdefault(tuple(map(id, left)), left)
         if not left:
-            raise MeshError(
-                f"softmesh.plan: no way of splitting {node.op} at {node.site} over {'x'.join(map(str, self._mesh))} "
+            raise NoStrategy(
+                f"softmesh.plan: no way of splitting {node.op} at {node.site} over {_times(self._mesh)} "
                 f"devices is left of {len(every)}: allow more, or leave a constraint on its operands out."
             )
         for place, value in enumerate(node.results):
@@ -89,6 +133,24 @@ class _Setup:
                 axis for s in left for axis, word in enumerate(s.gives[place]) if isinstance(word, Partial)
             }
         return left
+
+    def _allows_strategy(self) -> Callable[[GraphNode, OpStrategy], bool] | None:
+        own, constraints = self._freedom.allows_strategy, self._strict
+        if not constraints:
+            return own
+
+        def allows(node: GraphNode, strategy: OpStrategy) -> bool:
+            return (own is None or own(node, strategy)) and all(
+                one.allows_strategy(self._graph, node, strategy, self._mesh) for one in constraints
+            )
+
+        return allows
+
+    @cached_property
+    def _strict(self) -> tuple[Constraint, ...]:
+        """Those of the constraints that look at strategies."""
+        ours = self._freedom.constraints
+        return tuple(one for one in ours if type(one).allows_strategy is not Constraint.allows_strategy)
 
     def _is_open(self, node: GraphNode, strategy: OpStrategy, made: Sequence[frozenset[int]]) -> bool:
         if self._freedom.plain_only and not strategy.is_plain:
@@ -118,12 +180,25 @@ class _Setup:
             every = all_layouts(Value(value.shape, bits(value.dtype), self._mesh))
             found = (layout for layout in every if is_whole(layout) and self._is_aligned(value, layout))
             layouts = self._kept[key] = tuple(found)
-        allows = self._freedom.allows_home
-        homes = tuple(Home(layout, value.dtype) for layout in layouts)
+        allows, constraints = self._freedom.allows_home, self._freedom.constraints
+        homes = tuple(Home(layout, dtype) for dtype in self._dtypes(value) for layout in layouts)
         left = homes if allows is None else tuple(home for home in homes if allows(value, home))
+        left = tuple(home for home in left if all(one.allows_home(value, home, self._mesh) for one in constraints))
         if not left:
-            raise MeshError(
-                f"softmesh.plan: no placement of {value.name} {list(value.shape)} on {'x'.join(map(str, self._mesh))} "
+            raise NoStrategy(
+                f"softmesh.plan: no placement of {value.name} {list(value.shape)} on {_times(self._mesh)} "
                 "devices is allowed: leave a constraint on it out."
             )
         return left
+
+    def _dtypes(self, value: GraphValue) -> tuple[DataType, ...]:
+        """Those that all ops which read it can take."""
+        every = dtypes_of(value, self._freedom.dtypes)
+        if len(every) == 1 or value.number in self._graph.makers:
+            return (value.dtype,)
+        taken = [{s.dtypes[place] for s in self._of_nodes[node]} for node, place in self._graph.consumers[value.number]]
+        return tuple(dtype for dtype in every if all(dtype in one for one in taken))
+
+
+def _times(shape: Extents) -> str:
+    return "x".join(map(str, shape))

@@ -149,12 +149,22 @@ def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared:
         if len(splits) != 1:
             return rules.LOCAL
         word = splits.pop()
-        is_known = isinstance(word, rules.Shard) and word.dim in alike
+        is_known = isinstance(word, rules.Shard) and word.dim in alike and not _has_others_heads(at, alike)
         return word if is_known and not (is_shared and word is rules.Shard(0)) else rules.LOCAL
 
     return rule
 
 
+def _has_others_heads(at: rules.Situation, alike: Mapping[int, int]) -> bool:
+    """Whether a part of the cache's heads is written from all heads: each device would take the first ones."""
+    cache, values = at.shapes[:2]
+    heads = alike.get(_HEADS)
+    if cache is None or values is None or heads is None or values[heads] <= cache[_HEADS]:
+        return False
+    return at.words[0] == rules.Shard(_HEADS) and at.words[1] is rules.REPLICATE
+
+
+_HEADS = 1  # a dim of the cache
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "controls": "", "needs_tile": True}
 
 

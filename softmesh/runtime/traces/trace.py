@@ -73,11 +73,15 @@ class Trace:
     """It reads the memories it found (`inputs`), and writes those it made that somebody still holds."""
 
     def __init__(
-        self, recording: Recording, manager: SubDeviceManagerId, as_graphs: bool = False, is_shared: bool = False
+        self,
+        recording: Recording,
+        manager: SubDeviceManagerId,
+        card: torch.device | None = None,
+        is_shared: bool = False,
     ) -> None:
         """`manager` is the sub-device manager that was active, the only one it can run under.
 
-        `as_graphs`: on a GPU, whose graphs it becomes after a first replay, which warms up what they launch.
+        `card` is the GPU whose graphs it becomes after a first replay, which warms up what they launch.
         `is_shared`: between ranks, which wait for each other in its steps.
         """
         self.number: MeshTraceId = recording.number
@@ -106,7 +110,7 @@ class Trace:
         self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
-        self._becomes_graphs = as_graphs
+        self._card = card
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
@@ -149,10 +153,10 @@ class Trace:
         if self._graphs is not None:
             self._graphs.replay(self._result_slots, self._output_placed)
             return
-        if self._becomes_graphs:
+        if self._card is not None:
             with small_too():
                 values = self._replay(*memories)
-            self._graphs = self._graphed()
+            self._graphs = self._graphed(self._card)
         else:
             values = self._replay(*memories)
         for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
@@ -161,7 +165,7 @@ class Trace:
                 output.data, output.dist = value, placed
                 output.tell_sharers()
 
-    def _graphed(self) -> GraphedReplay:
+    def _graphed(self, card: torch.device) -> GraphedReplay:
         slots = self._slots
         external = {slot for slot in slots if slot not in self._result_slots}
 
@@ -170,7 +174,7 @@ class Trace:
             return None if ref is None else ref()
 
         name = f"Trace {int(self.number)}, captured at {self.site},"
-        return GraphedReplay(name, self._steps, set(self._result_slots), external, find)
+        return GraphedReplay(name, self._steps, set(self._result_slots), external, find, card)
 
     def _run_step_by_step(self) -> None:
         """Each device computes on the piece that it holds now, though its inputs are spread in another way."""

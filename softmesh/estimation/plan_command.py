@@ -1,0 +1,126 @@
+"""`softmesh plan`: the best way to lay a function of a file over the meshes of a system."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from softmesh.alias import AliasRefused, aliased
+from softmesh.errors import ArgumentError, SoftmeshError
+from softmesh.estimation.plan_options import constraints_of, liberties_of
+from softmesh.estimation.plan_text import document, summary
+from softmesh.estimation.planned_function import argument_values, named_function
+from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal
+from softmesh.planner.constraints import fabric_named
+from softmesh.planner.goal import Goal
+from softmesh.planner.layout_plan import LayoutPlan
+from softmesh.report.plans.plan_terminal import PlanTables
+from softmesh.report.plans.shown_plans import plan as planned
+from softmesh.report.terminal import print_pictures
+
+_INFEASIBLE = 1
+_RUNNERS_UP = 5
+
+
+@click.command(cls=ProgramCommand, context_settings=SETTINGS)
+@click.option("--system", required=True, metavar="S", help="The machine: T3000, Galaxy, torus:4x4 ...")
+@click.option(
+    "--goal",
+    type=click.Choice([goal.value for goal in Goal]),
+    default=Goal.DECODE.value,
+    show_default=True,
+    help="What is to be fast: one call, calls that follow each other, or a step of training.",
+)
+@click.option("--time-limit", default=60.0, show_default=True, metavar="S", help="Seconds for the search.")
+@click.option("--gap", default=1e-3, show_default=True, help="Part of its time that the plan may be above the optimum.")
+@click.option("--fabric", metavar="F", help="Under this fabric: FABRIC_1D_RING ... Without it, any that is in use.")
+@click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
+@click.option("--taken", multiple=True, metavar="RxC@r,c", help="A submesh that others use: 2x4@0,0.")
+@click.option("--mesh", metavar="RxC", help="The mesh has this shape.")
+@click.option("--stages", type=click.IntRange(1), help="Stages of a pipeline; 1: none. Without it, what is best.")
+@click.option("--pin", multiple=True, metavar="NAME=P,P", help="A placement for each axis: 'layers.*.wq=R,S1'.")
+@click.option("--split", multiple=True, metavar="NAME", help="Not replicated: no device keeps the whole of it.")
+@click.option("--pieces", multiple=True, metavar="NAME=DIM:N", help="Split along a dim in pieces of N: whole heads.")
+@click.option("--users-axis", type=int, metavar="A", help="Keep this axis for users: nothing is sent along it.")
+@click.option("--tile-aligned", is_flag=True, help="Split nothing inside of a tile.")
+@click.option("--memory-share", type=float, metavar="X", help="Tensors take at most this part of each device.")
+@click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Weights may be kept so: 'layers.*=bfloat8_b'.")
+@click.option("--why", default=0, metavar="N", help="Explain the plan, beside so many that lost.")
+@click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
+@click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
+@click.option("--html", metavar="FILE.html", help="Write a page: the picture, what lost and why, and all tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("file")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
+    """Find the best layout of a function over the meshes that a system offers.
+
+    FILE is a Python file, or FILE:FUNCTION, in which the function is written as on one device. It is called without
+    values, with a mesh of one chip for its parameter `device` and with ARGS, which are written name=value.
+
+    \b
+    softmesh plan examples/plan/llama.py:decode --system Galaxy size=8b
+    softmesh plan --system T3000 --goal prefill --split 'layers.*.up' model.py:prefill length=4096
+    softmesh plan --system Galaxy --users-axis 0 --dtype 'layers.*=bfloat8_b' -o planned.py model.py
+
+    Exit code 0: a plan was found; 1: none keeps all constraints, which are named.
+    """
+    try:
+        with aliased():
+            _run(file, args, given)
+    except (ArgumentError, AliasRefused) as error:
+        raise Refusal(str(error)) from None
+    except SoftmeshError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(_INFEASIBLE)
+
+
+def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
+    function = named_function(file)
+    for name in ("output", "svg", "html"):
+        _check_folder(given[name])
+    found = planned(
+        function,
+        given["system"],
+        argument_values(function, args),
+        goal=given["goal"],
+        constraints=constraints_of(given),
+        dtypes=liberties_of(given),
+        time_limit=given["time_limit"],
+        gap=given["gap"],
+        fabric=fabric_named(given["fabric"]) if given["fabric"] else None,
+        down=given["down"],
+        taken=given["taken"],
+        stages=given["stages"],
+    )
+    _tell(found, given)
+
+
+def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:
+    if given["as_json"]:
+        click.echo(json.dumps(document(found), indent=1))
+    else:
+        click.echo("\n".join(summary(found)))
+        if given["why"]:
+            print_pictures("", PlanTables(found.explained(given["why"])))
+    _write(given["output"], found.source, given)
+    _write(given["svg"], found.explained(0).svg, given)
+    _write(given["html"], lambda: found.explained(given["why"] or _RUNNERS_UP).page(), given)
+
+
+def _check_folder(file: str | None) -> None:
+    """Before the search."""
+    if file is not None and not Path(file).resolve().parent.is_dir():
+        raise ArgumentError(f"There is no folder {Path(file).resolve().parent} to write {Path(file).name} into.")
+
+
+def _write(file: str | None, text: Callable[[], str], given: dict[str, Any]) -> None:
+    if file is None:
+        return
+    Path(file).write_text(text(), encoding="utf-8")
+    click.echo(f"written: {file}", err=given["as_json"])

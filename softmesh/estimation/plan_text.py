@@ -1,0 +1,66 @@
+"""A plan for a terminal, in a few lines, and for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from softmesh.planner.layout_plan import LayoutPlan
+from softmesh.planner.parallel_degrees import degrees
+
+
+def summary(found: LayoutPlan) -> list[str]:
+    """What is to be opened, what it takes, how far that may be from the best, and what else was looked at."""
+    opening = found.opening
+    told = " x ".join(f"{n} {kind}" for kind, n in degrees(found).items()) or "one device"
+    lines = [
+        "" if opening is None else f"open      {_times(opening.shape)} of {opening.system}, {opening.fabric.name}",
+        f"parallel  {told}",
+        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {max(found.gap, 0):.2%} above the best for this mesh",
+        f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
+        f"search    {found.search_seconds:.1f} s, {found.status.value}; no mesh can be below "
+        f"{_seconds(found.search_bound)}",
+    ]
+    if opening is not None and opening.offset is not None:
+        lines.insert(1, f"offset    {', '.join(map(str, opening.offset))}")
+    for at, stage in enumerate(found.stages):
+        took = f"{_seconds(stage.seconds)}, {stage.memory / 1e9:.2f} GB on each device"
+        lines.append(f"stage {at:<3} {_times(found.mesh_shape)}, {stage.layers} layers, {took}")
+    for one in found.candidates:
+        if one.why:
+            took = "" if one.seconds is None else f"{_seconds(one.seconds)}, "
+            lines.append(f"not       {_times(one.shape)} in {one.stages} stage(s): {took}{one.why}")
+    return [line for line in lines if line]
+
+
+def document(found: LayoutPlan) -> dict[str, Any]:
+    """The plan for other programs."""
+    opening = found.opening
+    leaves = {leaf.name: found.home(leaf.name) for leaf in found.problem.graph.leaves}
+    return {
+        "system": opening and opening.system,
+        "fabric": opening and opening.fabric.name,
+        "mesh": list(opening.shape if opening is not None else found.mesh_shape),
+        "stage_mesh": list(found.mesh_shape),
+        "goal": found.goal.value,
+        "seconds": found.seconds,
+        "bound": found.bound,
+        "gap": found.gap,
+        "status": found.status.value,
+        "degrees": degrees(found),
+        "memory_bytes": found.memory,
+        "stages": [vars(stage) for stage in found.stages],
+        "candidates": [vars(one) for one in found.candidates],
+        "tensors": {
+            name: {"placements": [repr(word) for word in home.layout], "dtype": home.dtype.name}
+            for name, home in leaves.items()
+        },
+    }
+
+
+def _times(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

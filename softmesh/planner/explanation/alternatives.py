@@ -1,0 +1,234 @@
+"""What lost to a plan, and why; and what one more link, chip or GiB would change. All are searched anew, under a limit.
+
+A runner-up is the best plan in which one kind of tensor lies otherwise, and ops up to two steps from those that read it
+are split as suits that; what is further away stays as it is planned.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from softmesh.cost.link_costs import Line
+from softmesh.distributed.plan_table import size as size_text
+from softmesh.distributed.plan_table import time as time_text
+from softmesh.errors import MeshError
+from softmesh.planner.explanation.bottlenecks import bottlenecks_of
+from softmesh.planner.explanation.plan_rows import placed
+from softmesh.planner.integer_program import Solution, solved
+from softmesh.planner.op_graph import OpGraph, Role
+from softmesh.planner.op_strategies import OpStrategy
+from softmesh.planner.placement_problem import Home, PlacementProblem
+from softmesh.planner.problem_setup import problem_of
+from softmesh.planner.program.leaf_patterns import counted_name
+
+if TYPE_CHECKING:
+    from softmesh.planner.layout_plan import LayoutPlan
+
+_GAP = 0.01  # how near to the best of its kind a runner-up is searched
+_LEAST = 1.0  # seconds that a search gets
+_MOST_TRIED = 12
+_GIB = 1 << 30
+_HOPS = 2
+_TOLD = 0.1  # a search that ends further from its optimum tells nothing
+
+
+class Alternative(NamedTuple):
+    """`seconds` is None where nothing of the kind fits, or was found in time."""
+
+    what: str
+    seconds: float | None
+    reason: str
+
+
+class Change(NamedTuple):
+    """What the plan's time would be with more of something; None where that was not found in time."""
+
+    what: str
+    seconds: float | None
+    said: str
+
+
+# -- what lost -------------------------------------------------------------------------------------
+
+
+def runners_up(plan: LayoutPlan, count: int, time_limit: float) -> list[Alternative]:
+    """The best first. Those that fit nowhere come last."""
+    until = time.monotonic() + time_limit
+    found = {one.what: one for one in _other_shapes(plan)}
+    groups = _groups(plan)
+    for at, (name, numbers) in enumerate(groups):
+        left = until - time.monotonic()
+        if left < _LEAST and at:
+            break
+        problem = _without_home(plan, numbers)
+        if problem is not None:
+            solution = solved(problem, max(_LEAST, left / (len(groups) - at)), _GAP)
+            one = _alternative(plan, name, numbers, solution)
+            if solution.assignment is None or solution.gap < _TOLD:
+                found.setdefault(one.what, one)
+    ranked = sorted(found.values(), key=lambda one: math.inf if one.seconds is None else one.seconds)
+    return ranked[:count]
+
+
+def _other_shapes(plan: LayoutPlan) -> Iterator[Alternative]:
+    for one in plan.candidates:
+        if one.why:
+            shape = "x".join(map(str, one.shape))
+            stages = f" in {one.stages} stages" if one.stages > 1 else ""
+            yield Alternative(f"a {shape} mesh{stages}", one.seconds, one.why)
+
+
+def _groups(plan: LayoutPlan) -> list[tuple[str, list[int]]]:
+    """Kinds of tensors, the largest first."""
+    found: dict[str, list[int]] = {}
+    sizes: dict[str, int] = {}
+    for leaf in plan.problem.graph.leaves:
+        if len(plan.problem.homes[leaf.number]) > 1 and leaf.role is not Role.CONSTANT:
+            name = counted_name(leaf.name)
+            found.setdefault(name, []).append(leaf.number)
+            sizes[name] = sizes.get(name, 0) + math.prod(leaf.shape)
+    return sorted(found.items(), key=lambda item: -sizes[item[0]])[:_MOST_TRIED]
+
+
+def _without_home(plan: LayoutPlan, numbers: Sequence[int]) -> PlacementProblem | None:
+    """The same problem, in which these tensors do not lie where the plan has them."""
+    problem = plan.problem
+    nodes = _around(problem.graph, numbers)
+    open_leaves = {value for node in nodes for value in problem.graph.nodes[node].operands}
+    open_leaves |= {value for node in nodes for value in problem.graph.nodes[node].results}
+    homes: dict[int, tuple[Home, ...]] = {}
+    known: dict[tuple[Home, ...], tuple[Home, ...]] = {}
+    for number, own in problem.homes.items():
+        chosen = own[plan.assignment.homes[number]]
+        if number in numbers:
+            left = tuple(home for home in own if home.layout != chosen.layout)
+        else:
+            left = own if number in open_leaves else (chosen,)
+        if not left:
+            return None
+        homes[number] = known.setdefault(left, left)
+    fixed: dict[tuple[int, int], tuple[OpStrategy, ...]] = {}  # one object for equal choices
+    strategies = tuple(
+        own if node in nodes else fixed.setdefault((id(own), at), (own[at],))
+        for node, (own, at) in enumerate(zip(problem.strategies, plan.assignment.strategies, strict=True))
+    )
+    return replace(problem, homes=homes, strategies=strategies)
+
+
+def _around(graph: OpGraph, numbers: Sequence[int]) -> set[int]:
+    """The nodes that read these values, and those a few steps from them."""
+    nodes = {node for number in numbers for node, _ in graph.consumers[number]}
+    for _ in range(_HOPS):
+        values = {v for node in nodes for v in (*graph.nodes[node].operands, *graph.nodes[node].results)}
+        nodes |= {node for value in values if value in graph.makers for node, _ in graph.consumers[value]}
+        nodes |= {graph.makers[value] for value in values if value in graph.makers}
+    return nodes
+
+
+def _alternative(plan: LayoutPlan, name: str, numbers: Sequence[int], solution: Solution) -> Alternative:
+    problem, mesh = plan.problem, plan.mesh_shape
+    if solution.assignment is None or solution.cost is None:
+        chosen = placed(problem.given(plan.assignment, numbers[0]).layout, mesh)
+        why = "nothing fits the memory" if solution.bound == math.inf else "nothing was found that fits"
+        return Alternative(f"{name} otherwise than {chosen}", None, why)
+    filtered = _without_home(plan, numbers)
+    assert filtered is not None
+    other = replace(plan, problem=filtered, assignment=solution.assignment, cost=solution.cost)
+    return Alternative(_difference(plan, other), other.seconds, _reason(plan, other))
+
+
+def _difference(plan: LayoutPlan, other: LayoutPlan) -> str:
+    """The tensors that lie otherwise, those that lie alike together."""
+    mine, theirs = _layouts(plan), _layouts(other)
+    by_place: dict[str, list[str]] = {}
+    for name, place in theirs.items():
+        if mine.get(name) != place:
+            by_place.setdefault(place, []).append(name)
+    said = []
+    for place, names in by_place.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        said.append(f"{shown}: {place}")
+    return "; ".join(said[:2]) + (f"; and {len(said) - 2} other changes" if len(said) > 2 else "")
+
+
+def _layouts(plan: LayoutPlan) -> Mapping[str, str]:
+    problem = plan.problem
+    return {
+        counted_name(leaf.name): placed(problem.given(plan.assignment, leaf.number).layout, plan.mesh_shape)
+        for leaf in problem.graph.leaves
+    }
+
+
+def _reason(plan: LayoutPlan, other: LayoutPlan) -> str:
+    """Where most of the difference lies."""
+    if other.seconds <= plan.seconds:
+        return "as fast, with more launches"
+    mine = {part.what: part.seconds for part in bottlenecks_of(plan).parts}
+    theirs = {part.what: part.seconds for part in bottlenecks_of(other).parts}
+    what = max(theirs, key=lambda name: theirs[name] - mine.get(name, 0.0))
+    more = time_text(theirs[what] - mine.get(what, 0.0))
+    held = other.cost.peak - plan.cost.peak
+    memory = f", and {size_text(held)} more on each device" if held > plan.cost.peak // 10 else ""
+    return f"{what.partition(':')[0]}: {more} more{memory}"
+
+
+# -- what more would change ------------------------------------------------------------------------
+
+
+def one_more(plan: LayoutPlan, time_limit: float) -> list[Change]:
+    """A link along each axis that is used, a GiB on each device, and twice the chips along an axis."""
+    used = {part.axis for part in bottlenecks_of(plan).parts if part.axis is not None}
+    axes = sorted(used)
+    until, share = time.monotonic() + time_limit, time_limit / (2 * len(axes) + 2)
+    found = [_one_more_link(plan, axis, share) for axis in axes]
+    if not axes:
+        found.append(Change("one more link", plan.seconds, "changes nothing: nothing is sent"))
+    return [*found, _one_more_gib(plan, share), _more_chips(plan, until - time.monotonic())]
+
+
+def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
+    lines = list(plan.problem.lines)
+    lines[axis] = lines[axis]._replace(links=lines[axis].links + 1)
+    problem = replace(plan.problem, lines=tuple(lines))
+    same = problem.cost(plan.assignment).seconds
+    solution = solved(problem, max(_LEAST, limit), _GAP)
+    seconds = same if solution.cost is None else min(same, solution.cost.seconds)
+    return _changed(plan, f"one more link along axis {axis}", seconds)
+
+
+def _one_more_gib(plan: LayoutPlan, limit: float) -> Change:
+    what, room = "one more GiB on each device", plan.problem.memory_bytes
+    if not bottlenecks_of(plan).is_tight:
+        return Change(what, plan.seconds, f"changes nothing: {size_text(plan.cost.peak)} of {size_text(room)} are used")
+    solution = solved(replace(plan.problem, memory_bytes=room + _GIB), max(_LEAST, limit), _GAP)
+    seconds = plan.seconds if solution.cost is None else min(plan.seconds, solution.cost.seconds)
+    return _changed(plan, what, seconds)
+
+
+def _more_chips(plan: LayoutPlan, limit: float) -> Change:
+    problem, mesh = plan.problem, plan.mesh_shape
+    axis = max(range(len(mesh)), key=lambda at: (mesh[at], at))
+    line = problem.lines[axis]
+    shape = (*mesh[:axis], 2 * mesh[axis], *mesh[axis + 1 :])
+    longer = Line(line.chip, shape[axis], max(line.links, 1), line.is_ring)
+    lines = (*problem.lines[:axis], longer, *problem.lines[axis + 1 :])
+    what = f"twice the chips, as a {'x'.join(map(str, shape))} mesh"
+    try:
+        larger = problem_of(problem.graph, shape, lines, problem.chip, plan.freedom)
+    except MeshError as error:
+        return Change(what, None, str(error).removeprefix("softmesh.plan: "))
+    solution = solved(larger, max(_LEAST, limit), _GAP)
+    if solution.cost is None or solution.gap > _TOLD:
+        return Change(what, None, "no plan was found in time that could be judged")
+    return _changed(plan, what, solution.cost.seconds)
+
+
+def _changed(plan: LayoutPlan, what: str, seconds: float) -> Change:
+    saved = 1 - seconds / plan.seconds if plan.seconds else 0.0
+    if abs(saved) < 0.005:
+        return Change(what, seconds, "changes nothing")
+    return Change(what, seconds, f"{time_text(seconds)}, {abs(saved):.0%} {'less' if saved > 0 else 'more'}")

@@ -1,0 +1,86 @@
+"""The parts of a plan's file that are the same in all: tensors onto the mesh and back, and a first run."""
+
+from __future__ import annotations
+
+SPREADING = '''\
+def mapper(mesh, dims):
+    """Cuts a tensor: for each axis of the mesh the dim that its devices share, or None where all have the same."""
+    shared = [dim for dim in dims if dim is not None]
+    if len(shared) > 1 and len(set(shared)) == 1:
+        return ttnn.ShardTensorToMesh(mesh, dim=shared[0])
+    words = [ttnn.PlacementReplicate() if dim is None else ttnn.PlacementShard(dim) for dim in dims]
+    return ttnn.create_mesh_mapper(mesh, ttnn.MeshMapperConfig(words))
+
+
+def placed(mesh, values):
+    """Every tensor on the mesh, where the plan has it; `values` are torch tensors by name."""
+    missing = [name for name in TENSORS if name not in values]
+    if missing:
+        raise SystemExit(f"There are no values for {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}.")
+    t = {}
+    for name, (shape, dtype, layout, dims) in TENSORS.items():
+        if tuple(values[name].shape) != shape:
+            raise SystemExit(f"{name} is {tuple(values[name].shape)}, and was planned as {shape}.")
+        t[name] = ttnn.from_torch(
+            values[name], dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper(mesh, dims)
+        )
+    return t
+
+
+def whole(mesh, tensor, dims):
+    """What the devices hold together, as a torch tensor."""
+    shared = [dim for dim in dims if dim is not None]
+    if not shared:
+        return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
+    if len(shared) > 1 and len(set(shared)) == 1:
+        return ttnn.to_torch(tensor, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=shared[0]))
+    # Devices that have the same are put side by side along a dim of their own, of which the first part is taken.
+    others = iter(dim for dim in range(len(tensor.shape)) if dim not in shared)
+    joined = [next(others) if dim is None else dim for dim in dims]
+    made = ttnn.to_torch(tensor, mesh_composer=ttnn.create_mesh_composer(mesh, ttnn.MeshComposerConfig(joined)))
+    for axis, dim in enumerate(dims):
+        if dim is None:
+            made = made.narrow(joined[axis], 0, made.shape[joined[axis]] // mesh.shape[axis])
+    return made
+'''
+
+MASKS = '''\
+def first_along(mesh, axis, dtype):
+    """1 on the first device along an axis, 0 on the others: times a value that all have, it is a part of a sum."""
+    first = torch.zeros(mesh.shape[axis], 1)
+    first[0] = 1
+    dims = [0 if at == axis else None for at in range(len(MESH))]
+    layout = ttnn.TILE_LAYOUT
+    return ttnn.from_torch(first, dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper(mesh, dims))
+'''
+
+RUNNING = '''\
+def run(values):
+    """The outputs as one device would have them, of torch tensors by name."""
+{opening}
+    try:
+        outputs = forward(mesh, placed(mesh, values))
+        return [whole(mesh, tensor, dims) for tensor, dims in zip(outputs, OUTPUTS)]
+    finally:
+        ttnn.close_mesh_device(mesh)
+{closing}
+
+def random_values():
+    """For a first run; integers are 0."""
+    torch.manual_seed(0)
+    values = {{}}
+    for name, (shape, dtype, _, _) in TENSORS.items():
+        if dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.bfloat4_b):
+            values[name] = torch.randn(shape) * (shape[-2] ** -0.5 if len(shape) > 1 else 1)
+        else:
+            values[name] = torch.zeros(shape, dtype=torch.int32)
+    return values
+
+
+if __name__ == "__main__":
+    # Values from a safetensors file by name, or random ones.
+    values = safetensors.torch.load_file(sys.argv[1]) if len(sys.argv) > 1 else random_values()
+    for output in run(values):
+        mean, deviation = output.float().mean(), output.float().std()
+        print(f"{{list(output.shape)}} mean {{mean:.6f}}, standard deviation {{deviation:.6f}}")
+'''

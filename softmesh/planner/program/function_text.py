@@ -1,0 +1,208 @@
+"""Calls as the lines of a Python function: names for tensors, one statement for each call, a loop for layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from softmesh.distributed.plan_table import size, time
+from softmesh.errors import NotModelled
+from softmesh.planner.op_graph import OpGraph, Role
+from softmesh.planner.program.layer_functions import Block, Layers
+from softmesh.planner.program.leaf_patterns import pattern_of
+from softmesh.planner.program.plan_calls import PlanCall, PlanCalls
+from softmesh.planner.program.python_text import Names, Unwritable, call_lines, literal, quoted
+from softmesh.planner.program.symbols import Symbol
+from softmesh.tensor.dtype import facts
+
+_DONE = {"all_gather": "gathered", "all_reduce": "reduced", "reduce_scatter": "scattered", "mesh_partition": "split"}
+
+
+class FunctionText:
+    """The body of one function. `told` has the Python of each tensor so far."""
+
+    def __init__(self, calls: PlanCalls, graph: OpGraph, *parameters: str) -> None:
+        self.lines: list[str] = []
+        self.names = Names("mesh", "t", *parameters)
+        self.told: dict[Symbol, str] = {symbol: _leaf(symbol) for symbol in calls.leaves}
+        for symbol, (axis, dtype) in calls.masks.items():
+            self.told[symbol] = f"first_along(mesh, {axis}, {literal(dtype)})"
+        self._graph, self._leaves = graph, calls.leaves
+        self._used = calls.used
+        self._site = ""
+
+    def write(self, calls: Iterable[PlanCall], indent: int = 4) -> None:
+        for call in calls:
+            self.lines += self._statement(call, indent)
+
+    def _statement(self, call: PlanCall, indent: int) -> list[str]:
+        arguments = self._arguments(call)
+        if call.op.name in _DONE and isinstance(call.args[0], Symbol):
+            source = self.told[call.args[0]]
+            wanted = f"{source if source.isidentifier() else _short(call.args[0].hint)}_{_DONE[call.op.name]}"
+        else:
+            wanted = self._called_after(call)
+        head, comment = f"ttnn.{call.op.name}", self._comment(call)
+        if not self._used.isdisjoint(call.results):
+            made = [self.names.free(wanted) for _ in call.results]
+            self.told.update(zip(call.results, made, strict=True))
+            head = f"{', '.join(made)} = {head}"
+        lines = call_lines(head, arguments, "", indent)
+        return [*([f"{' ' * indent}# {comment}"] if comment else []), *lines]
+
+    def _called_after(self, call: PlanCall) -> str:
+        """The one weight that it reads, or the op."""
+        tensors = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Symbol)]
+        read = [self._leaves[symbol] for symbol in tensors if symbol in self._leaves]
+        weights = [value for number in read if (value := self._graph.values[number]).role is Role.WEIGHT]
+        if len(weights) == 1 and len(tensors) > 1 and facts(weights[0].dtype).is_float:
+            return f"{_short(weights[0].name)}_out"
+        return call.op.name.rpartition(".")[2]
+
+    def _comment(self, call: PlanCall) -> str:
+        if call.step is not None:
+            return _priced(call)
+        site = self._graph.nodes[call.node].site if 0 <= call.node < len(self._graph.nodes) else ""
+        said, self._site = (site if site != self._site else ""), site
+        return said
+
+    def _arguments(self, call: PlanCall) -> list[str]:
+        signature = call.op.definition.signature  # type: ignore[attr-defined]
+        defaults = dict(zip(signature.names, signature.defaults, strict=True))
+        tuning = {signature.names[at] for at in signature.tuning_at}
+        found = [self._said(value) for value in call.args]
+        for name, value in call.kwargs.items():
+            if not _is_empty(value, defaults.get(name)):
+                try:
+                    found.append(f"{name}={self._said(value)}")
+                except Unwritable as error:
+                    if name not in tuning and name != "memory_config":
+                        raise NotModelled(
+                            f"softmesh.plan: {call.op.name} is called with {name}={error}, which cannot be written "
+                            "into a file: give it as a number, a text or one of ttnn's enums."
+                        ) from None
+        return found
+
+    def _said(self, value: Any) -> str:
+        if isinstance(value, Symbol):
+            return self.told[value]
+        if isinstance(value, list | tuple) and any(isinstance(item, Symbol) for item in value):
+            return f"[{', '.join(map(self._said, value))}]"
+        return literal(value)
+
+
+def _is_empty(value: Any, default: Any) -> bool:
+    """Whether it says no more than the default."""
+    if isinstance(value, list | tuple) and not value:
+        return default is None or not default
+    return type(value) is type(default) and bool(value == default)
+
+
+def _leaf(symbol: Symbol) -> str:
+    return f"t[{quoted(symbol.hint)}]"
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _priced(call: PlanCall) -> str:
+    step = call.step
+    if step is None or not step.travels:
+        return ""
+    return f"{size(step.cost.bytes_per_link)} through a link, {time(step.cost.seconds)}"
+
+
+class LayerFunction:
+    """`def layer(mesh, t, i, ...)`, and the loop that calls it."""
+
+    def __init__(self, layers: Layers, calls: PlanCalls, graph: OpGraph, name: str) -> None:
+        self._layers, self._calls, self._graph, self.name = layers, calls, graph, name
+        first = layers.blocks[0]
+        self._patterns = [
+            pattern_of([block.leaves[at].hint for block in layers.blocks]) for at in range(len(first.leaves))
+        ]
+        self._same = [
+            all(block.leaves[at] is first.leaves[at] for block in layers.blocks) for at in range(len(first.leaves))
+        ]
+        starts = {pattern.first for pattern in self._patterns if pattern is not None}
+        is_counted = all(p is not None or same for p, same in zip(self._patterns, self._same, strict=True))
+        self.is_counted = is_counted and bool(starts)
+        self.start = min(starts, default=0)
+
+    @property
+    def _returned(self) -> list[int]:
+        layers = self._layers
+        return sorted({*layers.carried.values(), *layers.kept, *layers.last})
+
+    def definition(self) -> list[str]:
+        layers, block = self._layers, self._layers.blocks[0]
+        index = "i" if self.is_counted else "names"
+        text = FunctionText(self._calls, self._graph, index)
+        self._name_leaves(text, block)
+        parameters = [text.names.free(_short(symbol.hint)) for symbol in block.given]
+        text.told.update(zip(block.given, parameters, strict=True))
+        text.write(block.calls)
+        returned = ", ".join(text.told[block.made[at]] for at in self._returned)
+        first, end = self.start, self.start + len(layers.blocks)
+        said = f"Layers {first} to {end - 1}." if self.is_counted else f"One of {len(layers.blocks)} layers."
+        head = call_lines(f"def {self.name}", ["mesh", "t", index, *parameters], ":", 0)
+        return [*head, f'    """{said}"""', *text.lines, f"    return {returned}"]
+
+    def _name_leaves(self, text: FunctionText, block: Block) -> None:
+        for at, symbol in enumerate(block.leaves):
+            pattern = self._patterns[at]
+            if self._same[at]:
+                continue
+            if self.is_counted and pattern is not None:
+                text.told[symbol] = f"t[{pattern.f_string('i', pattern.first - self.start)}]"
+            else:
+                text.told[symbol] = f"t[names[{at}]]"
+
+    def write_loop(self, text: FunctionText) -> None:
+        """Into the function that calls it."""
+        layers, blocks = self._layers, self._layers.blocks
+        state = {place: text.names.free(_short(blocks[0].given[place].hint)) for place in layers.carried}
+        for place, name in state.items():
+            text.lines.append(f"    {name} = {text.told[blocks[0].given[place]]}")
+        carried = {at: state[place] for place, at in layers.carried.items()}
+        lists = {at: text.names.free(f"each_{_short(blocks[0].made[at].hint)}") for at in layers.kept}
+        text.lines += [f"    {name} = []" for name in lists.values()]
+        made = {at: carried.get(at) or text.names.free(_short(blocks[0].made[at].hint)) for at in self._returned}
+        given = [state.get(place) or text.told[symbol] for place, symbol in enumerate(blocks[0].given)]
+        index, over = self._over()
+        text.lines.append(f"    for {index} in {over}:")
+        results = ", ".join(made[at] for at in self._returned)
+        text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", index, *given], "", 8)
+        text.lines += [f"        {name}.append({made[at]})" for at, name in lists.items()]
+        for number, block in enumerate(blocks):
+            text.told.update({block.made[at]: f"{name}[{number}]" for at, name in lists.items()})
+        text.told.update({blocks[-1].made[at]: name for at, name in made.items() if at not in lists})
+
+    def _over(self) -> tuple[str, str]:
+        if self.is_counted:
+            count = len(self._layers.blocks)
+            return "i", f"range({self.start}, {self.start + count})" if self.start else f"range({count})"
+        return "names", self.name.upper()
+
+    def table(self) -> list[str]:
+        """The names of each layer's tensors, where they do not count."""
+        if self.is_counted:
+            return []
+        rows = [f"    ({', '.join(quoted(leaf.hint) for leaf in block.leaves)},)," for block in self._layers.blocks]
+        return [f"{self.name.upper()} = (", *rows, ")"]
+
+
+def write_parts(
+    text: FunctionText, parts: Sequence[Block | Layers], calls: PlanCalls, graph: OpGraph
+) -> list[LayerFunction]:
+    """Into a function, one after the other; returned are the functions that it calls."""
+    functions: list[LayerFunction] = []
+    for part in parts:
+        if isinstance(part, Block):
+            text.write(part.calls)
+            continue
+        name = "layer" if not functions else f"layer_{len(functions) + 1}"
+        functions.append(LayerFunction(part, calls, graph, name))
+        functions[-1].write_loop(text)
+    return functions

@@ -1,0 +1,220 @@
+"""The calls of a plan in the order in which they run: public ops of TT-NN on symbols, collectives between them.
+
+A unified op's own description of a call is asked for the op as the plan splits it, and given symbols for tensors; the
+calls that it makes of them are written down. Nothing runs, and no mesh need be open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
+from softmesh.distributed.layouts import Extents, Layout
+from softmesh.distributed.redistribution import Step
+from softmesh.distributed.runnable_plan import SplitOptions
+from softmesh.distributed.split_choices import Split
+from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
+from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
+from softmesh.planner.placement_problem import Move
+from softmesh.planner.program.plain_ops import PLAIN_OPS, not_public
+from softmesh.planner.program.plain_steps import take_step
+from softmesh.planner.program.symbols import Extent, StandIn, Symbol
+from softmesh.value_free import without_values
+
+if TYPE_CHECKING:
+    from softmesh.planner.layout_plan import LayoutPlan
+
+BEFORE_ALL = -1  # the node of what is done before the first
+
+
+@dataclass(frozen=True)
+class PlanCall:
+    op: EntryPoint
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[Symbol, ...]
+    node: int  # of the graph: the one that is computed, or that needs what is moved
+    step: Step | None = None  # of a move
+
+
+@dataclass(frozen=True)
+class PlanCalls:
+    calls: tuple[PlanCall, ...]
+    leaves: dict[Symbol, int]  # the values that are there before
+    masks: dict[Symbol, tuple[int, Any]]  # 1 on the first device along an axis and 0 on the others; and their dtype
+    outputs: tuple[Symbol, ...]
+
+    @cached_property
+    def used(self) -> frozenset[Symbol]:
+        """What anybody reads."""
+        read = (value for call in self.calls for value in _flat((call.args, call.kwargs)))
+        return frozenset(value for value in read if isinstance(value, Symbol)) | {*self.outputs}
+
+
+def calls_of(plan: LayoutPlan, hoisted: Callable[[Move], bool] = lambda move: False) -> PlanCalls:
+    """`hoisted` tells which moves of leaves are made before all ops."""
+    return _Writer(plan, hoisted).written()
+
+
+class OpForms:
+    """Unified ops as a plan splits them: functions of operands that lie as the split needs them."""
+
+    def __init__(self, mesh: Extents, chip: Any, lines: Any) -> None:
+        self._finder = StrategyFinder(mesh, chip, lines)
+        self._known: dict[tuple[int, Any], tuple[SplitOptions, Split]] = {}
+
+    def call(self, graph: OpGraph, node: GraphNode, strategy: OpStrategy) -> Callable[..., Any]:
+        key = _key(graph, node)
+        found = self._known.get((id(strategy), key))
+        if found is None:
+            with without_values():
+                given, options = self._finder.described(graph, node)
+                split = next(split for split in splits_of(given, options) if _is_taken(split, strategy, node))
+            found = self._known[id(strategy), key] = options, split
+        options, split = found
+        return options.call(split)
+
+
+def _is_taken(split: Split, strategy: OpStrategy, node: GraphNode) -> bool:
+    names = tuple(choice.name for choice in split.choices)
+    needs = tuple(split.needs(i) for i in range(len(node.operands)))
+    return (names, needs, split.gives) == (strategy.split_names, strategy.needs, strategy.gives[0])
+
+
+class _Writer:
+    def __init__(self, plan: LayoutPlan, hoisted: Callable[[Move], bool]) -> None:
+        self._plan, self._graph, self._problem = plan, plan.problem.graph, plan.problem
+        self._hoisted = hoisted
+        self._forms = OpForms(plan.mesh_shape, plan.problem.chip, plan.problem.lines)
+        self._calls: list[PlanCall] = []
+        self._leaves: dict[Symbol, int] = {}
+        self._masks: dict[tuple[int, Any], Symbol] = {}
+        self._symbols: dict[tuple[int, Layout], Symbol] = {}
+        self._node: GraphNode | None = None
+        self._at = BEFORE_ALL
+        self._step: Step | None = None
+
+    def written(self) -> PlanCalls:
+        graph, plan = self._graph, self._plan
+        for leaf in graph.leaves:
+            symbol = self._symbols[leaf.number, plan.home(leaf.name).layout] = Symbol(leaf.name)
+            self._leaves[symbol] = leaf.number
+        with intercepting(self._called):
+            for move in plan.cost.moves:
+                if move.value not in graph.makers and self._hoisted(move):
+                    self._moved(move.value, move.end)
+            for node in graph.nodes:
+                self._at = node.number
+                self._compute(node)
+            self._at = len(graph.nodes)
+            outputs = tuple(self._left(number) for number in graph.outputs)
+        masks = {symbol: key for key, symbol in self._masks.items()}
+        return PlanCalls(tuple(self._calls), self._leaves, masks, outputs)
+
+    def _compute(self, node: GraphNode) -> None:
+        strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]
+        operands = [self._moved(v, need) for v, need in zip(node.operands, strategy.needs, strict=True)]
+        self._node = node
+        made = self._forms.call(self._graph, node, strategy)(*operands)
+        self._node = None
+        if node.writes:
+            made = [operands[place] for place in node.writes]
+        results = list(made) if isinstance(made, list | tuple) else [made]
+        for number, gives, symbol in zip(node.results, strategy.gives, results, strict=True):
+            self._symbols[number, gives] = symbol
+
+    def _given(self, number: int) -> Layout:
+        return self._problem.given(self._plan.assignment, number).layout
+
+    def _moved(self, number: int, end: Layout) -> Symbol:
+        """The value in this layout, brought there where it is not."""
+        symbol = self._symbols.get((number, end))
+        if symbol is not None:
+            return symbol
+        start, dtype = self._given(number), self._problem.given(self._plan.assignment, number).dtype
+        symbol, layout = self._symbols[number, start], start
+        way = self._problem.way(number, dtype, start, end)
+        assert way is not None
+        value, form = self._problem.value(number, dtype), self._graph.values[number].layout
+        for step in way.steps:
+            self._step = step
+            symbol = take_step(step, symbol, value, layout, form, lambda axis: self._mask(axis, dtype))
+            layout = step.after
+        self._step = None
+        self._symbols[number, end] = symbol
+        return symbol
+
+    def _mask(self, axis: int, dtype: Any) -> Symbol:
+        return self._masks.setdefault((axis, dtype), Symbol(f"first along axis {axis}"))
+
+    def _left(self, number: int) -> Symbol:
+        """An output, where the plan leaves it."""
+        home = self._plan.assignment.homes.get(number)
+        if number in self._problem.homes and home is not None:
+            return self._moved(number, self._problem.homes[number][home].layout)
+        return self._symbols[number, self._given(number)]
+
+    # -- what is called --------------------------------------------------------------------------
+
+    def _called(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
+        if not any(isinstance(value, StandIn) for value in _flat((args, kwargs))):
+            return proceed(*args, **kwargs)
+        if op.name in PLAIN_OPS:
+            return PLAIN_OPS[op.name](self._local_shape, *args, **kwargs)
+        if op.name == "all_gather":
+            rows = args[0].gathered(*args[1:], **kwargs)
+            if rows is not None:
+                return rows
+        if op.name.startswith("distributed."):
+            raise not_public(op.name, "" if self._node is None else f"{self._node.op} at {self._node.site}")
+        node = self._node
+        count = len(node.results) if node is not None and op.name == node.op and not node.writes else 1
+        short = op.name.rpartition(".")[2]
+        made = tuple(Symbol(short) for _ in range(count))
+        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step))
+        return made if count > 1 else made[0]
+
+    def _local_shape(self, shape: Extents) -> tuple[Any, ...]:
+        """Of the result of the node that is computed now, in terms of the mesh."""
+        node = self._node
+        if node is None or len(node.results) != 1:
+            return shape
+        strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]
+        whole, gives = self._graph.values[node.results[0]].shape, strategy.gives[0]
+        return local_extents(whole, gives)
+
+
+def local_extents(whole: Extents, layout: Layout) -> tuple[Any, ...]:
+    """The extents of a device's piece, in terms of the mesh where they depend on it."""
+    axes: list[list[int]] = [[] for _ in whole]
+    for axis, word in enumerate(layout):
+        dim = getattr(word, "dim", None)
+        if dim is not None:
+            axes[dim].append(axis)
+    return tuple(Extent(n, tuple(own)) if own else n for n, own in zip(whole, axes, strict=True))
+
+
+def _key(graph: OpGraph, node: GraphNode) -> str:
+    """The arguments, with what is known of values in their places."""
+    return repr((node.op, [_told(graph, value) for value in node.bound]))
+
+
+def _told(graph: OpGraph, value: Any) -> Any:
+    if isinstance(value, ValueRef):
+        known = graph.values[value.number]
+        return (known.shape, known.dtype, known.layout)
+    return [_told(graph, item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _flat(nest: Any) -> Iterator[Any]:
+    if isinstance(nest, list | tuple):
+        for item in nest:
+            yield from _flat(item)
+    elif isinstance(nest, dict):
+        for item in nest.values():
+            yield from _flat(item)
+    else:
+        yield nest

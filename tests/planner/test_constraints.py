@@ -1,0 +1,126 @@
+"""Constraints are kept, and those that cannot be kept together are named, no more and no fewer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import softmesh as ttnn
+from softmesh import Replicate, Shard
+from softmesh.planner.constraints import (
+    Constraint,
+    MemoryShare,
+    MeshShapeIs,
+    NotReplicated,
+    PiecesOf,
+    Pinned,
+    TileAligned,
+    UsersAxis,
+    WeightDtypes,
+)
+from softmesh.planner.layout_plan import LayoutPlan, plan
+
+
+def mlp(device: ttnn.MeshDevice, width: int = 2048, rows: int = 256) -> ttnn.Tensor:
+    def weight(*shape: int) -> ttnn.Tensor:
+        return ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    x, up, down = weight(1, 1, rows, width), weight(width, 4 * width), weight(4 * width, width)
+    return ttnn.add(x, ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down))
+
+
+def planned(*constraints: Constraint, system: str = "T3000", **options: object) -> LayoutPlan:
+    return plan(mlp, system, constraints=constraints, **options)  # type: ignore[arg-type]
+
+
+def test_a_pinned_tensor_lies_where_it_is_pinned() -> None:
+    found = planned(Pinned("up", (Replicate(), Shard(0))), MeshShapeIs((2, 4)))
+    assert found.mesh_shape == (2, 4)
+    assert found.layout("up") == (Replicate(), Shard(0))
+
+
+def test_a_negative_dim_counts_from_the_last() -> None:
+    assert planned(Pinned("up", (Replicate(), Shard(-1))), MeshShapeIs((2, 4))).layout("up")[1] == Shard(1)
+
+
+def test_no_device_keeps_the_whole_of_what_is_not_to_be_replicated() -> None:
+    found = planned(NotReplicated("up"), NotReplicated("x"))
+    assert any(isinstance(word, Shard) for word in found.layout("up"))
+    assert any(isinstance(word, Shard) for word in found.layout("x"))
+
+
+def test_units_stay_whole() -> None:
+    found = planned(PiecesOf("up", 1, 2048), NotReplicated("up"), MeshShapeIs((1, 8)))
+    pieces = found.layout("up")
+    assert Shard(1) not in pieces  # 8192 columns over 8 devices would be pieces of 1024
+
+
+def test_an_axis_for_users_carries_nothing() -> None:
+    found = planned(UsersAxis(0), MeshShapeIs((2, 4)))
+    assert not [step for move in found.cost.moves for step in move.way.steps if step.travels and step.axis == 0]
+    assert found.layout("up")[0] == Replicate()
+    assert found.layout("down")[0] == Replicate()
+
+
+def test_splits_that_are_aligned_cut_no_tile() -> None:
+    def narrow(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        x = ttnn.from_torch(torch.zeros(64, 8192), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        return ttnn.relu(x)
+
+    pin = Pinned("x", (Replicate(), Shard(0)))
+    assert plan(narrow, "T3000", constraints=[pin, MeshShapeIs((2, 4))]).layout("x")[1] == Shard(0)
+    with pytest.raises(RuntimeError, match=r"cannot be kept together: x lies as .*; splits are aligned to tiles"):
+        plan(narrow, "T3000", constraints=[pin, MeshShapeIs((2, 4)), TileAligned()])
+
+
+def test_memory_is_kept_to_its_share() -> None:
+    free = planned()
+    share = free.cost.peak / free.problem.memory_bytes
+    assert planned(MemoryShare(share * 1.01)).cost.peak <= free.problem.memory_bytes * share * 1.01
+
+
+def test_weights_are_kept_in_a_dtype_that_is_allowed_where_it_is_faster() -> None:
+    found = planned(dtypes=[WeightDtypes("up", (ttnn.bfloat8_b,))])
+    assert found.home("up").dtype is ttnn.bfloat8_b
+    assert found.home("down").dtype is ttnn.bfloat16
+    assert found.seconds < planned().seconds
+
+
+def test_the_conflict_is_named_and_nothing_else() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        planned(NotReplicated("down"), Pinned("up", (Replicate(), Replicate())), UsersAxis(0), NotReplicated("up"))
+    told = str(refused.value)
+    assert "cannot be kept together: up lies as Replicate, Replicate; up is not replicated." in told
+    assert "down" not in told
+    assert "users" not in told
+
+
+def test_a_constraint_that_no_mesh_keeps_is_named_alone() -> None:
+    with pytest.raises(RuntimeError, match="This one cannot be kept: the mesh is 3x3"):
+        planned(MeshShapeIs((3, 3)), NotReplicated("up"))
+
+
+def test_memory_takes_part_in_conflicts() -> None:
+    with pytest.raises(RuntimeError, match=r"tensors take at most 0% of each device's memory"):
+        planned(MemoryShare(1e-5), NotReplicated("up"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"constraints": [NotReplicated("upp")]}, "no weight, input or cache is called 'upp'. The program has x, up"),
+        ({"goal": "speed"}, "goal is one of decode, prefill, training, got 'speed'"),
+        ({"time_limit": 0}, "time_limit is a number of seconds above 0"),
+        ({"taken": ["2 by 4"]}, "written as 2x4 or 2x4@0,4"),
+    ],
+)
+def test_bad_input_is_refused(options: dict[str, object], told: str) -> None:
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=told):
+        plan(mlp, "T3000", **options)  # type: ignore[arg-type]
+
+
+def test_a_share_is_a_part_of_one() -> None:
+    with pytest.raises((RuntimeError, ValueError, TypeError), match="between 0 and 1"):
+        MemoryShare(1.5)
+    with pytest.raises((RuntimeError, ValueError, TypeError), match="Replicate\\(\\) or Shard"):
+        Pinned("x", ("R",))  # type: ignore[arg-type]

@@ -1,0 +1,209 @@
+"""Plans as files of plain TT-NN calls, and plans that a program follows: both make what one device makes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from planned_models import (
+    Model,
+    attention,
+    decode,
+    drawn,
+    drawn_plan,
+    experts,
+    mlp,
+    on_one_device,
+    opened,
+    prefill,
+    problem_on,
+    put,
+    torch_attention,
+    torch_experts,
+    torch_mlp,
+    values_of,
+)
+
+import softmesh as ttnn
+from softmesh.cli import commands
+from softmesh.errors import NotModelled
+from softmesh.planner.layout_plan import plan
+from softmesh.planner.problem_setup import Freedom
+
+TORCH = {mlp: torch_mlp, attention: torch_attention, experts: torch_experts}
+MESHES = [(1, 2), (1, 8), (2, 4)]
+
+
+@pytest.fixture(autouse=True)
+def _on_a_t3000(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+    ttnn.use_system("T3000")
+    yield
+    ttnn.use_system(None)
+
+
+def loaded(source: str) -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "planned"}
+    exec(compile(source, "planned.py", "exec"), names)
+    return names
+
+
+def run(source: str, values: dict[str, torch.Tensor]) -> torch.Tensor:
+    (output,) = loaded(source)["run"](values)
+    made: torch.Tensor = output
+    return made
+
+
+def assert_close(made: torch.Tensor, expected: torch.Tensor) -> None:
+    assert made.shape == expected.shape
+    assert ttnn.pearson_correlation_coefficient(expected.float(), made.float()) > 0.999
+
+
+@pytest.mark.parametrize("shape", MESHES)
+@pytest.mark.parametrize("model", [*TORCH, decode, prefill])
+def test_a_plan_is_a_file_that_makes_what_one_device_makes(model: Model, shape: tuple[int, ...]) -> None:
+    with opened(shape) as mesh:
+        source = plan(model, mesh).source()
+    made = run(source, values_of(model))
+    assert_close(made, on_one_device(model))
+    if model in TORCH:
+        assert_close(made, TORCH[model]())
+
+
+@pytest.mark.parametrize(("shape", "seed"), [((1, 8), 0), ((2, 4), 1), ((2, 4), 2)])
+@pytest.mark.parametrize("model", [*TORCH, decode, prefill])
+def test_any_plan_at_all_makes_what_one_device_makes(model: Model, shape: tuple[int, ...], seed: int) -> None:
+    with opened(shape) as mesh:
+        found = drawn_plan(problem_on(model, mesh), seed)
+    assert found.cost.moves
+    assert_close(run(found.source(), values_of(model)), on_one_device(model))
+
+
+def test_layers_become_a_function_and_the_names_of_weights_stay() -> None:
+    with opened((1, 8)) as mesh:
+        source = plan(decode, mesh).source()
+    assert "for i in range(3):" in source
+    assert len(re.findall(r"^def layer", source, re.MULTILINE)) == 1
+    assert 't[f"layers.{i}.wq"]' in source
+    assert source.count("down") <= 4  # in the table, and where it is used
+
+
+# Weights on every device are the best of small ones.
+SPLIT = Freedom(
+    allows_home=lambda value, home: value.name not in ("up", "down") or isinstance(home.layout[1], ttnn.Shard)
+)
+
+
+def test_collectives_are_in_the_file_where_the_plan_has_them() -> None:
+    with opened((1, 8)) as mesh:
+        found = plan(mlp, mesh, freedom=SPLIT)
+        steps = [step for move in found.cost.moves for step in move.way.steps if step.travels]
+    source = found.source()
+    assert steps
+    for kind in {step.kind for step in steps} & {"all_gather", "all_reduce", "reduce_scatter"}:
+        assert source.count(f"ttnn.{kind}(") == sum(step.kind == kind for step in steps)
+    assert "distributed" not in source
+
+
+@pytest.mark.parametrize(("model", "seed"), [(attention, 0), (experts, 1), (decode, 2)])
+def test_a_program_that_follows_a_plan_makes_what_its_file_makes(model: Model, seed: int) -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(model, mesh), seed)
+        caches = {"mapper": lambda name: found.mapper(name, mesh)} if model is decode else {}
+        with found.followed(mesh):
+            output = model(mesh, **caches)
+        made = ttnn.compose(output)
+    assert_close(made, run(found.source(), values_of(model)))
+
+
+def test_a_cache_has_to_lie_where_it_is_written() -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(decode, mesh), 2)
+        remedy = r"changes caches\.0\.k in place.*mesh_mapper=plan\.mapper\('caches\.0\.k', mesh\)"
+        with pytest.raises(RuntimeError, match=remedy), found.followed(mesh):
+            decode(mesh)
+
+
+def test_a_plan_is_followed_as_often_as_the_program_runs() -> None:
+    weights = {"up": drawn(64, 256), "down": drawn(256, 64)}
+
+    def block(x: ttnn.Tensor, up: ttnn.Tensor, down: ttnn.Tensor) -> ttnn.Tensor:
+        return ttnn.matmul(ttnn.relu(ttnn.matmul(x, up)), down)
+
+    def program(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        up, down = (put(value, device) for value in weights.values())
+        return block(put(torch.zeros(32, 64), device), up, down)
+
+    with opened((1, 8)) as mesh:
+        found = plan(program, mesh, freedom=SPLIT)
+        up, down = (
+            ttnn.from_torch(
+                value, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=found.mapper(name, mesh)
+            )
+            for name, value in weights.items()
+        )
+        assert list(up.shape) == [64, 32]
+        for seed in range(2):
+            x = drawn(32, 64, seed=seed)
+            with found.followed(mesh):
+                made = ttnn.compose(block(put(x, mesh), up, down))
+            assert_close(made, (x @ weights["up"]).relu() @ weights["down"])
+
+
+def test_another_program_than_the_planned_one_is_told() -> None:
+    with opened((1, 2)) as mesh:
+        found = plan(mlp, mesh)
+        x = put(torch.zeros(1, 1, 32, 256), mesh)
+        other = "calls relu, where the program that was planned calls rms_norm"
+        with pytest.raises(RuntimeError, match=other), found.followed(mesh):
+            ttnn.relu(x)
+        with pytest.raises(RuntimeError, match="ended after 1 of the plan's 4 ops"), found.followed(mesh):
+            ttnn.rms_norm(x, weight=put(torch.ones(256), mesh))
+        size = r"x is \[1, 1, 64, 256\].* planned as \[1, 1, 32, 256\]"
+        with pytest.raises(RuntimeError, match=size), found.followed(mesh):
+            ttnn.rms_norm(put(torch.zeros(1, 1, 64, 256), mesh), weight=put(torch.ones(256), mesh))
+    shape = pytest.raises(ValueError, match=r"the plan is for a mesh of \(1, 2\)")
+    with opened((2, 4)) as mesh, shape, found.followed(mesh):
+        pass
+
+
+def test_what_no_public_op_does_cannot_be_written() -> None:
+    def long_context(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        q, k, v = (put(torch.zeros(1, 1, 4096, 64), device) for _ in range(3))
+        return ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def is_ring(node: Any, strategy: Any) -> bool:
+        return "ring of keys" in strategy.split_names
+
+    with opened((1, 8)) as mesh:
+        found = plan(long_context, mesh, freedom=Freedom(plain_only=False, allows_strategy=is_ring))
+    with pytest.raises(NotModelled, match="done by ring_attention, which no public op of TT-NN does"):
+        found.source()
+
+
+def test_values_that_do_not_fit_the_plan_are_told() -> None:
+    with opened((1, 2)) as mesh:
+        program = loaded(plan(mlp, mesh).source())
+    with pytest.raises(SystemExit, match="There are no values for x, scale, up, down"):
+        program["run"]({})
+    with pytest.raises(SystemExit, match=r"x is \(2, 2\), and was planned as \(1, 1, 32, 256\)"):
+        program["run"](program["random_values"]() | {"x": torch.zeros(2, 2)})
+
+
+def test_the_commands_run_a_plan_and_diff_confirms_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ttnn")  # the command gives the name its meaning
+    file = tmp_path / "planned.py"
+    with opened((2, 4)) as mesh:
+        file.write_text(drawn_plan(problem_on(attention, mesh), 3).source())
+    ran = CliRunner().invoke(commands, ["run", "--system", "T3000", str(file)])
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("[2, 1, 64, 256] mean ")
+    compared = CliRunner().invoke(commands, ["diff", "--system", "T3000", str(file), "--against", "one-device"])
+    assert compared.exit_code == 0, compared.output
+    assert compared.output.startswith("No divergence: ")

@@ -1,0 +1,101 @@
+"""The search finds what brute force finds: on random small graphs, meshes, choices and memories."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import softmesh as ttnn
+from softmesh.cost.link_costs import Line
+from softmesh.planner.brute_force import best_of_all
+from softmesh.planner.capture import captured
+from softmesh.planner.constraints import UsersAxis, WeightDtypes
+from softmesh.planner.integer_program import Status, solved
+from softmesh.planner.op_graph import OpGraph
+from softmesh.planner.op_strategies import StrategyFinder
+from softmesh.planner.placement_problem import PlacementProblem
+from softmesh.planner.problem_setup import Freedom, problem_of
+from softmesh.systems.chip import N300
+
+MESHES = {shape: tuple(Line(N300, n, 1, False) for n in shape) for shape in ((1, 2), (2, 2), (1, 4))}
+FINDERS = {shape: StrategyFinder(shape, N300, lines) for shape, lines in MESHES.items()}
+OPS = {
+    "relu": lambda a, b: ttnn.relu(a),
+    "add": ttnn.add,
+    "multiply": ttnn.multiply,
+    "matmul": ttnn.matmul,
+    "softmax": lambda a, b: ttnn.softmax(a, dim=-1),
+    "transpose": lambda a, b: ttnn.transpose(a, -2, -1),
+}
+FREEDOMS = [
+    Freedom(plain_only=False),
+    Freedom(dtypes=(WeightDtypes("*", (ttnn.bfloat8_b,)),)),
+    Freedom(constraints=(UsersAxis(0),)),
+]
+MOST = 600  # assignments that brute force tries
+
+
+def graph_of(words: list[tuple[str, int, int]]) -> OpGraph:
+    """Each op reads two of the values that are there so far, the last one among them."""
+
+    def program(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        values = [
+            ttnn.from_torch(torch.zeros(256, 256), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            for _ in range(2)
+        ]
+        for op, a, b in words:
+            values.append(OPS[op](values[a % len(values)], values[b % len(values)]))
+        return values[-1]
+
+    return captured(program, chip=N300)
+
+
+def thinned(problem: PlacementProblem, choose: random.Random) -> PlacementProblem:
+    """With fewer choices, so that all assignments can be tried."""
+    strategies, homes = [list(own) for own in problem.strategies], {n: list(h) for n, h in problem.homes.items()}
+    several = [*strategies, *homes.values()]
+    while math.prod(map(len, several)) > MOST:
+        longest = max(several, key=len)
+        longest.pop(choose.randrange(len(longest)))
+    return dataclasses.replace(
+        problem,
+        strategies=tuple(map(tuple, strategies)),
+        homes={number: tuple(own) for number, own in homes.items()},
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    words=st.lists(
+        st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=6
+    ),
+    shape=st.sampled_from(sorted(MESHES)),
+    share=st.sampled_from([1.0, 0.9, 0.6]),
+    freedom=st.sampled_from(FREEDOMS),
+    seed=st.integers(0, 1 << 16),
+)
+def test_the_search_equals_brute_force(
+    words: list[tuple[str, int, int]], shape: tuple[int, ...], share: float, freedom: Freedom, seed: int
+) -> None:
+    graph = graph_of(words)
+    assume(all(one.allows_mesh(shape) for one in freedom.constraints))
+    problem = problem_of(graph, shape, MESHES[shape], N300, freedom, FINDERS[shape])
+    problem = thinned(problem, random.Random(seed))
+    free = best_of_all(problem)
+    if free is not None and share < 1:
+        problem = dataclasses.replace(problem, memory_bytes=int(free[1].peak * share))
+    best, found = best_of_all(problem), solved(problem, gap=0.0)
+    if best is None:
+        assert found.status is Status.INFEASIBLE
+        return
+    assert found.status is Status.OPTIMAL
+    assert found.cost is not None
+    assert found.cost.fits
+    assert found.cost.ranked_seconds == pytest.approx(best[1].ranked_seconds, rel=1e-6)
+    assert found.bound == pytest.approx(best[1].ranked_seconds, rel=1e-5)
