@@ -213,7 +213,7 @@ def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]
             law = law_of(_work(row))
             made = calibration.estimate(_work(row))
             off = abs(np.log(row.seconds / made.seconds))
-            deviation = np.log(made.high / made.seconds) if made.is_measured else 1.0
+            deviation = np.log(made.high / made.seconds) if made.is_measured and law.keeps_points else 1.0
             keys = (law.key(row.workload), *law.wider(law.key(row.workload)))
             key = next((key for key in keys if calibration.fit(law, key)), keys[0])
             ratios.setdefault((law.name, key), []).append(float(off / deviation))
