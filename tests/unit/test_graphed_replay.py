@@ -92,7 +92,9 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[RecordedGraph]:
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "device", current)
-    monkeypatch.setattr(trace_api, "Trace", lambda recording, manager, _: Trace(recording, manager, CARD))
+    monkeypatch.setattr(
+        trace_api, "Trace", lambda recording, manager, _, **given: Trace(recording, manager, CARD, **given)
+    )
     CURRENT.clear()
     return made
 
