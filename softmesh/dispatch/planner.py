@@ -149,6 +149,12 @@ class Planner:
 
     def _check_forms(self) -> None:
         for tensor in self.tensors:
+            if tensor.is_per_core_allocated() and tensor.storage.device is not None:
+                raise MeshError(
+                    f"{self.op.name} has not opted in to per-core allocation: it would read the shards of every core "
+                    f"at one address, and those of {tensor.shape} lie at many. Give it a tensor whose memory config "
+                    "does not ask for it."
+                )
             if self.op.floats_only and not FACTS[tensor.dtype].is_float:
                 raise MeshError(
                     f"{self.op.name}: needs floating-point tensors, got {tensor.dtype} for {tensor.shape}. "

@@ -181,7 +181,7 @@ def _in_layout(tensor: Tensor, layout: Layout) -> Tensor:
         return with_spec(tensor, tensor.spec)
     spec = make_spec(tuple(tensor.shape), tensor.dtype, layout, tensor.memory_config(), tensor.tile)
     if tensor.volume() > spec.volume():
-        spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value)
+        spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value, tensor.spec.room)
     return with_spec(tensor, spec)
 
 
