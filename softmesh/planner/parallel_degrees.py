@@ -1,4 +1,4 @@
-"""What a plan does along each axis of its mesh, in the words of those who split by hand: data, tensor, expert.
+"""Parallel degrees of a plan along each axis of its mesh, in the words of hand-made splits: data, tensor, expert.
 
 Along an axis it is what most of the seconds of matrix products and attention are split by.
 """

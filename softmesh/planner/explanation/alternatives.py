@@ -1,4 +1,4 @@
-"""What lost to a plan, and why; and what one more link, chip or GiB would change. All are searched anew, under a limit.
+"""Alternatives to a plan, why they lost, and what one more link, chip or GiB would change; all searched, under a limit.
 
 A runner-up is the best plan in which one kind of tensor lies otherwise, and ops up to two steps from those that read it
 are split as suits that; what is further away stays as it is planned.

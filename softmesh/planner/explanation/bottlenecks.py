@@ -1,4 +1,4 @@
-"""What a plan waits for: work on the chips by what bounds it, the links along each axis, and the memory."""
+"""Bottlenecks of a plan: work on the chips by what bounds it, the links along each axis, and the memory."""
 
 from __future__ import annotations
 
