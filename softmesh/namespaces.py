@@ -253,7 +253,7 @@ LAZY = {
     "NOC_MODE": "kernels.program.kernel",
     "operation_tracer": "",
     "OverlappedTensor": "tensor.overlapped_tensors",
-    "plan": "planner.layout_plan",
+    "plan": "report.plans.shown_plans",
     "ProgramDescriptor": "kernels.program.program_descriptor",
     "query_registered_operations": "dispatch.registry",
     "ReadDeviceProfiler": "runtime.profiling",

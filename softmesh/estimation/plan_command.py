@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusa
 from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
-from softmesh.planner.layout_plan import plan as planned
+from softmesh.report.plans.plan_terminal import PlanTables
+from softmesh.report.plans.shown_plans import plan as planned
+from softmesh.report.terminal import print_pictures
 
 _INFEASIBLE = 1
+_RUNNERS_UP = 5
 
 
 @click.command(cls=ProgramCommand, context_settings=SETTINGS)
@@ -48,6 +52,8 @@ _INFEASIBLE = 1
 @click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Weights may be kept so: 'layers.*=bfloat8_b'.")
 @click.option("--why", default=0, metavar="N", help="Explain the plan, beside so many that lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
+@click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
+@click.option("--html", metavar="FILE.html", help="Write a page: the picture, what lost and why, and all tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -76,6 +82,8 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
 
 def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
     function = named_function(file)
+    for name in ("output", "svg", "html"):
+        _check_folder(given[name])
     found = planned(
         function,
         given["system"],
@@ -99,7 +107,20 @@ def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:
     else:
         click.echo("\n".join(summary(found)))
         if given["why"]:
-            click.echo(f"\n{found.explained(given['why'])}")
-    if given["output"]:
-        Path(given["output"]).write_text(found.source())
-        click.echo(f"written: {given['output']}", err=given["as_json"])
+            print_pictures("", PlanTables(found.explained(given["why"])))
+    _write(given["output"], found.source, given)
+    _write(given["svg"], found.explained(0).svg, given)
+    _write(given["html"], lambda: found.explained(given["why"] or _RUNNERS_UP).page(), given)
+
+
+def _check_folder(file: str | None) -> None:
+    """Before the search."""
+    if file is not None and not Path(file).resolve().parent.is_dir():
+        raise ArgumentError(f"There is no folder {Path(file).resolve().parent} to write {Path(file).name} into.")
+
+
+def _write(file: str | None, text: Callable[[], str], given: dict[str, Any]) -> None:
+    if file is None:
+        return
+    Path(file).write_text(text(), encoding="utf-8")
+    click.echo(f"written: {file}", err=given["as_json"])

@@ -106,9 +106,7 @@ class LayoutPlan:
 
     def svg(self) -> str:
         """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
-        from softmesh.report.plans.plan_svg import plan_svg
-
-        return plan_svg(self.explained(0))
+        return self.explained(0).svg()
 
     def source(self) -> str:
         """A Python file of plain TT-NN calls that does what is planned."""

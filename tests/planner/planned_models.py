@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,21 @@ from softmesh.systems.chip import N300
 Model = Callable[[ttnn.MeshDevice], Any]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "llama.py"
 USERS = 8
+
+
+@contextmanager
+def opened(shape: tuple[int, ...], system: str | None = None) -> Iterator[ttnn.MeshDevice]:
+    """A mesh, on the system that is set or on this one."""
+    if system is not None:
+        ttnn.use_system(system)
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    try:
+        with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
+            yield mesh
+    finally:
+        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+        if system is not None:
+            ttnn.use_system(None)
 
 
 def put(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from planned_models import (
     experts,
     mlp,
     on_one_device,
+    opened,
     prefill,
     problem_on,
     put,
@@ -41,26 +41,11 @@ MESHES = [(1, 2), (1, 8), (2, 4)]
 
 
 @pytest.fixture(autouse=True)
-def _on_a_t3000(request: pytest.FixtureRequest) -> Iterator[None]:
-    import softmesh
-
+def _on_a_t3000(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
     ttnn.use_system("T3000")
-    before = sys.modules.get("ttnn")
-    sys.modules["ttnn"] = softmesh
     yield
-    if before is None:
-        del sys.modules["ttnn"]
     ttnn.use_system(None)
-
-
-@contextmanager
-def opened(shape: tuple[int, ...]) -> Iterator[ttnn.MeshDevice]:
-    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-    try:
-        with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
-            yield mesh
-    finally:
-        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
 def loaded(source: str) -> dict[str, Any]:

@@ -48,7 +48,11 @@ def torch_logits(config: Any, values: dict[str, Any], tokens: torch.Tensor) -> t
     x = values["embedding"].float()[tokens]
     for w in values["layers"]:
         h = normed(x, w["attention_norm"])
-        q, k, v = heads(h, w["wq"], config.heads), heads(h, w["wk"], config.kv_heads), heads(h, w["wv"], config.kv_heads)
+        q, k, v = (
+            heads(h, w["wq"], config.heads),
+            heads(h, w["wk"], config.kv_heads),
+            heads(h, w["wv"], config.kv_heads),
+        )
         seen = torch.nn.functional.scaled_dot_product_attention(
             rotated(q), rotated(k), v, is_causal=True, enable_gqa=True
         )

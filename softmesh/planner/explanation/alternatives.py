@@ -1,6 +1,7 @@
 """What lost to a plan, and why; and what one more link, chip or GiB would change. All are searched anew, under a limit.
 
-A runner-up is the best plan in which one kind of tensor lies otherwise than in the plan.
+A runner-up is the best plan in which one kind of tensor lies otherwise, and ops up to two steps from those that read it
+are split as suits that; what is further away stays as it is planned.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from softmesh.errors import MeshError
 from softmesh.planner.explanation.bottlenecks import bottlenecks_of
 from softmesh.planner.explanation.plan_rows import placed
 from softmesh.planner.integer_program import Solution, solved
-from softmesh.planner.op_graph import Role
+from softmesh.planner.op_graph import OpGraph, Role
+from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.placement_problem import Home, PlacementProblem
 from softmesh.planner.problem_setup import problem_of
 from softmesh.planner.program.leaf_patterns import counted_name
@@ -30,6 +32,8 @@ _GAP = 0.01  # how near to the best of its kind a runner-up is searched
 _LEAST = 1.0  # seconds that a search gets
 _MOST_TRIED = 12
 _GIB = 1 << 30
+_HOPS = 2
+_TOLD = 0.1  # a search that ends further from its optimum tells nothing
 
 
 class Alternative(NamedTuple):
@@ -64,7 +68,8 @@ def runners_up(plan: LayoutPlan, count: int, time_limit: float) -> list[Alternat
         if problem is not None:
             solution = solved(problem, max(_LEAST, left / (len(groups) - at)), _GAP)
             one = _alternative(plan, name, numbers, solution)
-            found.setdefault(one.what, one)
+            if solution.assignment is None or solution.gap < _TOLD:
+                found.setdefault(one.what, one)
     ranked = sorted(found.values(), key=lambda one: math.inf if one.seconds is None else one.seconds)
     return ranked[:count]
 
@@ -92,15 +97,36 @@ def _groups(plan: LayoutPlan) -> list[tuple[str, list[int]]]:
 def _without_home(plan: LayoutPlan, numbers: Sequence[int]) -> PlacementProblem | None:
     """The same problem, in which these tensors do not lie where the plan has them."""
     problem = plan.problem
-    homes: dict[int, tuple[Home, ...]] = dict(problem.homes)
+    nodes = _around(problem.graph, numbers)
+    open_leaves = {value for node in nodes for value in problem.graph.nodes[node].operands}
+    open_leaves |= {value for node in nodes for value in problem.graph.nodes[node].results}
+    homes: dict[int, tuple[Home, ...]] = {}
     known: dict[tuple[Home, ...], tuple[Home, ...]] = {}
-    for number in numbers:
-        chosen = problem.given(plan.assignment, number).layout
-        own = homes[number]
-        homes[number] = known.setdefault(own, tuple(home for home in own if home.layout != chosen))
-        if not homes[number]:
+    for number, own in problem.homes.items():
+        chosen = own[plan.assignment.homes[number]]
+        if number in numbers:
+            left = tuple(home for home in own if home.layout != chosen.layout)
+        else:
+            left = own if number in open_leaves else (chosen,)
+        if not left:
             return None
-    return replace(problem, homes=homes)
+        homes[number] = known.setdefault(left, left)
+    fixed: dict[tuple[int, int], tuple[OpStrategy, ...]] = {}  # one object for equal choices
+    strategies = tuple(
+        own if node in nodes else fixed.setdefault((id(own), at), (own[at],))
+        for node, (own, at) in enumerate(zip(problem.strategies, plan.assignment.strategies, strict=True))
+    )
+    return replace(problem, homes=homes, strategies=strategies)
+
+
+def _around(graph: OpGraph, numbers: Sequence[int]) -> set[int]:
+    """The nodes that read these values, and those a few steps from them."""
+    nodes = {node for number in numbers for node, _ in graph.consumers[number]}
+    for _ in range(_HOPS):
+        values = {v for node in nodes for v in (*graph.nodes[node].operands, *graph.nodes[node].results)}
+        nodes |= {node for value in values if value in graph.makers for node, _ in graph.consumers[value]}
+        nodes |= {graph.makers[value] for value in values if value in graph.makers}
+    return nodes
 
 
 def _alternative(plan: LayoutPlan, name: str, numbers: Sequence[int], solution: Solution) -> Alternative:
@@ -157,11 +183,11 @@ def one_more(plan: LayoutPlan, time_limit: float) -> list[Change]:
     """A link along each axis that is used, a GiB on each device, and twice the chips along an axis."""
     used = {part.axis for part in bottlenecks_of(plan).parts if part.axis is not None}
     axes = sorted(used)
-    share = time_limit / (len(axes) + 2)
+    until, share = time.monotonic() + time_limit, time_limit / (2 * len(axes) + 2)
     found = [_one_more_link(plan, axis, share) for axis in axes]
     if not axes:
         found.append(Change("one more link", plan.seconds, "changes nothing: nothing is sent"))
-    return [*found, _one_more_gib(plan, share), _more_chips(plan, share)]
+    return [*found, _one_more_gib(plan, share), _more_chips(plan, until - time.monotonic())]
 
 
 def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
@@ -177,9 +203,7 @@ def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
 def _one_more_gib(plan: LayoutPlan, limit: float) -> Change:
     what, room = "one more GiB on each device", plan.problem.memory_bytes
     if not bottlenecks_of(plan).is_tight:
-        return Change(
-            what, plan.seconds, f"changes nothing: {size_text(plan.cost.peak)} of {size_text(room)} are used"
-        )
+        return Change(what, plan.seconds, f"changes nothing: {size_text(plan.cost.peak)} of {size_text(room)} are used")
     solution = solved(replace(plan.problem, memory_bytes=room + _GIB), max(_LEAST, limit), _GAP)
     seconds = plan.seconds if solution.cost is None else min(plan.seconds, solution.cost.seconds)
     return _changed(plan, what, seconds)
@@ -198,8 +222,8 @@ def _more_chips(plan: LayoutPlan, limit: float) -> Change:
     except MeshError as error:
         return Change(what, None, str(error).removeprefix("softmesh.plan: "))
     solution = solved(larger, max(_LEAST, limit), _GAP)
-    if solution.cost is None:
-        return Change(what, None, "nothing was found in time")
+    if solution.cost is None or solution.gap > _TOLD:
+        return Change(what, None, "no plan was found in time that could be judged")
     return _changed(plan, what, solution.cost.seconds)
 
 

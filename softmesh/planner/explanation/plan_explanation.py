@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ from softmesh.planner.explanation.plan_rows import OpRow, TensorRow, op_rows, pl
 
 if TYPE_CHECKING:
     from softmesh.planner.layout_plan import LayoutPlan
+
+
+PAINTERS: dict[str, Callable[[PlanExplanation], str]] = {}  # "html", "page", "svg": report/ binds its own
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,18 @@ class PlanExplanation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from softmesh.report.plans.plan_page import plan_html
-
-        return plan_html(self)
+        return self.shown_as("html")
 
     def page(self) -> str:
         """An HTML file of its own."""
-        from softmesh.report.plans.plan_page import plan_page
+        return self.shown_as("page")
 
-        return plan_page(self)
+    def svg(self) -> str:
+        """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
+        return self.shown_as("svg")
+
+    def shown_as(self, form: str) -> str:
+        return PAINTERS[form](self)
 
     def _lines(self) -> Iterator[str]:
         yield self.title
@@ -79,14 +85,13 @@ class PlanExplanation:
 
     def tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
         """Heading, names of columns, and rows of text."""
-        mesh = self.plan.mesh_shape
+        tensors = [_tensor(row, self.plan.mesh_shape) for row in self.tensors]
         return [
-            ("tensors", ("tensor", "shape", "dtype", "lies", "on each device"), [_tensor(r, mesh) for r in self.tensors]),
+            ("tensors", ("tensor", "shape", "dtype", "lies", "on each device"), tensors),
             ("ops", ("layer", "op", "split", "through a link", "time", "memory"), _op_cells(self.ops)),
             ("runners-up", ("time", "plan", "why it lost"), [self._lost(one) for one in self.lost]),
             ("one more", ("of", "time"), [(one.what, one.said) for one in self.changes]),
         ]
-
 
     def _lost(self, one: Alternative) -> tuple[str, ...]:
         if one.seconds is None:
@@ -105,20 +110,20 @@ def explanation_of(plan: LayoutPlan, count: int = 0, time_limit: float = 20.0) -
 
 
 def _tensor(row: TensorRow, mesh: Sequence[int]) -> tuple[str, ...]:
-    name = f"{row.name} x{row.count}" if row.count > 1 else row.name
+    name = f"{row.name} x{row.layers}" if row.layers > 1 else row.name
     return name, "x".join(map(str, row.shape)), row.dtype, placed(row.layout, mesh), size(row.bytes_on_each)
 
 
 def _op_cells(rows: Sequence[OpRow]) -> list[tuple[str, ...]]:
     """Each collective on a line of its own, before the op that needs it."""
-    cells = []
+    cells: list[tuple[str, ...]] = []
     for row in rows:
-        layer = f"{row.layer} x{row.count}" if row.count > 1 else row.layer
+        layer = f"{row.layer} x{row.layers}" if row.layers > 1 else row.layer
         for one in row.sent:
             through = size(one.bytes_per_link) if one.bytes_per_link else "-"
-            cells.append((layer, f"-> {one.what}", "", through, time(one.seconds * row.count), ""))
+            cells.append((layer, f"-> {one.what}", "", through, time(one.seconds * row.layers), ""))
         name = f"{row.op} {row.reads}".strip()
-        cells.append((layer, name, row.placement, "", time(row.seconds * row.count), size(row.memory)))
+        cells.append((layer, name, row.placement, "", time(row.seconds * row.layers), size(row.memory)))
     return cells
 
 

@@ -28,9 +28,17 @@ class Sent(NamedTuple):
     seconds: float
 
 
+class Laid(NamedTuple):
+    """A tensor as it lies."""
+
+    name: str
+    shape: tuple[int, ...]
+    layout: Layout
+
+
 class OpRow(NamedTuple):
     layer: str  # "0-31", "" outside of layers
-    count: int  # of layers that have it
+    layers: int  # that have it
     op: str
     reads: str  # the weights and caches among its operands
     site: str
@@ -38,6 +46,8 @@ class OpRow(NamedTuple):
     sent: tuple[Sent, ...]
     seconds: float  # of the work, without what is sent
     memory: int  # bytes on each device while it runs; the most of all layers
+    kept: tuple[Laid, ...]  # the weights and caches that it reads, as it needs them
+    result: Laid
 
     @property
     def total_seconds(self) -> float:
@@ -47,7 +57,7 @@ class OpRow(NamedTuple):
 
 class TensorRow(NamedTuple):
     name: str  # with # for the number of a layer
-    count: int
+    layers: int  # that have one
     role: str
     shape: tuple[int, ...]
     dtype: str
@@ -79,20 +89,25 @@ def _op_row(plan: LayoutPlan, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
     problem, graph = plan.problem, plan.problem.graph
     strategy = problem.strategies[node.number][plan.assignment.strategies[node.number]]
     inside = [_sent(step, f"within {_short(node.op)}") for step in strategy.inside]
-    kept = (Role.WEIGHT, Role.CACHE)
-    reads = [graph.values[graph.root(n)].name for n in node.operands if graph.values[graph.root(n)].role in kept]
+    kept = [
+        Laid(counted_name(root.name).rpartition(".")[2], root.shape, layout)
+        for n, layout in zip(node.operands, strategy.needs, strict=True)
+        if (root := graph.values[graph.root(n)]).role in (Role.WEIGHT, Role.CACHE)
+    ]
     split = zip(plan.mesh_shape, strategy.split_names, strict=True)
     words = [f"axis {at}: {_first(name)}" for at, (n, name) in enumerate(split) if n > 1 and name != "all"]
     return OpRow(
         "",
         1,
         _short(node.op),
-        ", ".join(counted_name(name).rpartition(".")[2] for name in dict.fromkeys(reads)),
+        ", ".join(dict.fromkeys(one.name for one in kept)),
         node.site,
         ", ".join(words) or "all on every device",
         (*sent, *inside),
         strategy.seconds,
         plan.cost.memory[node.number],
+        tuple(kept),
+        Laid("", graph.values[node.results[0]].shape, strategy.gives[0]),
     )
 
 
@@ -138,7 +153,7 @@ def _together(rows: Sequence[OpRow], spans: Sequence[tuple[int, int]], number: i
     layer = str(number) if count == 1 else f"{number}-{number + count - 1}"
     for at in range(end - first):
         several = [rows[start + at] for start, _ in spans]
-        yield several[0]._replace(layer=layer, count=count, memory=max(row.memory for row in several))
+        yield several[0]._replace(layer=layer, layers=count, memory=max(row.memory for row in several))
 
 
 def tensor_rows(plan: LayoutPlan) -> list[TensorRow]:
@@ -150,7 +165,9 @@ def tensor_rows(plan: LayoutPlan) -> list[TensorRow]:
         row = TensorRow(counted_name(leaf.name), 1, leaf.role.value, leaf.shape, dtype.name.lower(), layout, size)
         key = row[:1] + row[2:6]
         known = found.get(key)
-        more = row if known is None else known._replace(count=known.count + 1, bytes_on_each=known.bytes_on_each + size)
+        more = (
+            row if known is None else known._replace(layers=known.layers + 1, bytes_on_each=known.bytes_on_each + size)
+        )
         found[key] = more
     return list(found.values())
 

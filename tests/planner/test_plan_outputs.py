@@ -1,0 +1,56 @@
+"""What `softmesh plan` writes: the program, the picture, the page; and what it prints of what lost."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from softmesh.cli import commands
+
+MODEL = """
+import torch
+import ttnn
+
+def model(device, rows=64):
+    x, up, down = (
+        ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        for shape in ((1, 1, rows, 1024), (1024, 4096), (4096, 1024))
+    )
+    return ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down)
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delitem(sys.modules, "ttnn", raising=False)
+    monkeypatch.setenv("COLUMNS", "140")
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return path
+
+
+def called(*args: str) -> Result:
+    return CliRunner().invoke(commands, list(args))
+
+
+def test_the_program_the_picture_and_the_page_are_written(file: Path) -> None:
+    outputs = {name: file.with_name(f"planned.{name}") for name in ("py", "svg", "html")}
+    options = ["-o", str(outputs["py"]), "--svg", str(outputs["svg"]), "--html", str(outputs["html"]), "--why", "2"]
+    made = called("plan", f"{file}:model", "--system", "N300", *options, "rows=32")
+    assert made.exit_code == 0, made.output
+    for word in ("matmul up", "runners-up", "one more GiB on each device", "what binds"):
+        assert word in made.output
+    assert outputs["svg"].read_text().startswith("<svg")
+    assert "<h2>What binds</h2>" in outputs["html"].read_text()
+    ran = called("run", "--system", "N300", str(outputs["py"]))
+    assert ran.exit_code == 0, ran.output
+    assert ran.output.startswith("[1, 1, 32, 1024] mean ")
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_search(file: Path) -> None:
+    made = called("plan", f"{file}:model", "--system", "N300", "-o", str(file.parent / "nowhere" / "planned.py"))
+    assert made.exit_code == 2
+    assert "There is no folder" in made.output
