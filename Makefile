@@ -62,13 +62,14 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
 
-# A wheel with the parts in C for each Python at hand, and one without for all others: each from the source archive alone.
+# A wheel with the parts in C for each Python on this machine (with pyenv: PYENV_VERSION=3.10.13:3.11.7:... make dist), and
+# one without for all others; each is built from the source archive alone.
 WHEEL_PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 dist: $(READY)
-	rm -rf dist build
-	$(BIN)/python -m build --sdist --outdir dist .
+	rm -rf dist
+	$(BIN)/python -m build --sdist --outdir dist . > /dev/null
 	@for python in $(WHEEL_PYTHONS); do \
-		$$python -c "" 2>/dev/null || { echo "$$python is not here: no wheel for it"; continue; }; \
+		$$python -c "" 2>/dev/null || { echo "$$python is not on this machine: no wheel for it"; continue; }; \
 		$$python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/*.tar.gz || exit 1; \
 	done
 	SOFTMESH_PURE=1 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/*.tar.gz

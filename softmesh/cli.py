@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ import click
 
 from softmesh.alias import AliasRefused
 from softmesh.errors import SoftmeshError, did_you_mean
-from softmesh.program_start import as_program, execute
+from softmesh.option_types import WholeNumber
+from softmesh.program_start import as_program, check_program, execute
 from softmesh.version import __version__
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -83,10 +83,11 @@ def commands() -> None:
     """A Tenstorrent mesh in software: run TT-NN programs without a card.
 
     \b
-    softmesh run model.py --its --own --arguments
-    softmesh run --system T3000 model.py
-    softmesh show Galaxy
-    softmesh lint my_mesh.textproto --system T3000 --fabric FABRIC_2D
+    Examples:
+      softmesh run model.py --its --own --arguments
+      softmesh run --system T3000 model.py
+      softmesh show Galaxy
+      softmesh lint my_mesh.textproto --system T3000 --fabric FABRIC_2D
     """
 
 
@@ -102,9 +103,9 @@ class _Refusal(click.ClickException):
 
 @commands.command(context_settings={"allow_interspersed_args": False})
 @click.option("-m", "as_module", is_flag=True, help="FILE is the name of a module, as with `python -m`.")
-@click.option("--system", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
+@click.option("--system", metavar="S", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ...")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
-@click.option("-n", "ranks", type=click.IntRange(1, 1024), help="Start this many processes (ranks) over MPI.")
+@click.option("-n", "ranks", type=WholeNumber(1, 1024), metavar="N", help="Start N processes (ranks) over MPI.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -120,11 +121,16 @@ def run(
     The program gets ARGS, and its exit code is the exit code of this command. `softmesh systems` lists the machines.
 
     \b
-    softmesh run model.py --layers 2
-    softmesh run --system T3000 -n 2 train.py
+    Examples:
+      softmesh run model.py --layers 2
+      softmesh run --system T3000 -n 2 train.py
     """
-    _check_there(file, as_module)
-    _choose_machine(system, down)
+    try:
+        check_program(file, as_module)
+        if system is not None or down:
+            importlib.import_module("softmesh.systems.system_choice").choose_in_environment(system, down)
+    except SoftmeshError as error:
+        raise _Refusal(str(error)) from None
     if ranks is not None:
         sys.exit(_run_ranks(ranks, [*(["-m"] if as_module else []), file, *args]))
     try:
@@ -134,39 +140,10 @@ def run(
         raise _Refusal(str(error)) from None
 
 
-def _check_there(file: str, as_module: bool) -> None:
-    if as_module:
-        sys.path.insert(0, os.getcwd())
-        importlib.invalidate_caches()
-        package = file.partition(".")[0]  # what is in it cannot be asked for without importing it
-        is_there = package.isidentifier() and importlib.util.find_spec(package) is not None
-        sys.path.pop(0)
-        if not is_there:
-            raise _Refusal(f"There is no module {package}: neither in this folder nor installed.")
-    elif not os.path.exists(file):
-        raise _Refusal(f"There is no file {file}.")
-    elif os.path.isdir(file) and not os.path.exists(os.path.join(file, "__main__.py")):
-        raise _Refusal(f"{file} is a folder without a __main__.py. Name the Python file to run.")
-
-
 def _run_ranks(count: int, program: list[str]) -> int:
     launcher = importlib.import_module("softmesh.processes.launcher.tt_run")
     code: int = launcher.run_ranks(count, [sys.executable, *program])
     return code
-
-
-def _choose_machine(system: str | None, down: tuple[str, ...]) -> None:
-    """By the environment, so that processes the program starts are on the same machine."""
-    if system is not None:
-        os.environ["SOFTMESH_SYSTEM"] = system
-        os.environ.pop("TT_METAL_MOCK_CLUSTER_DESC_PATH", None)  # what is said here wins
-    if down:
-        os.environ["SOFTMESH_DOWN"] = ",".join(down)
-    if system is not None or down:
-        try:
-            importlib.import_module("softmesh.systems.system_choice").chosen_machine()
-        except SoftmeshError as error:
-            raise _Refusal(str(error)) from None
 
 
 _BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost", "gpu"]
@@ -174,16 +151,19 @@ _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
 
 @commands.command(context_settings=_FORWARDING)
-@click.argument("name", type=click.Choice(_BENCHES))
+@click.argument("name", type=click.Choice(_BENCHES), metavar="NAME")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def bench(name: str, args: tuple[str, ...]) -> None:
-    """Measure softmesh against plain torch, JAX and MPI, how long a fabric or a job takes to come up, or how far the
-    cost model is from measurements.
+    """Measure how fast softmesh is, against plain torch, JAX and MPI.
+
+    NAME is one of ops, mlp, collectives, fabric, mpi, runtime, unified, llama, train, cost (the cost model against
+    measurements) and gpu.
 
     \b
-    softmesh bench ops
-    softmesh bench mlp --help
-    softmesh bench cost --measurements table.csv
+    Examples:
+      softmesh bench ops
+      softmesh bench mlp --help
+      softmesh bench cost --measurements table.csv
     """
     where = os.environ.get("SOFTMESH_DEVICE") or "cpu"
     if where != "cpu" and name not in _ON_GPUS and not {"-h", "--help"} & set(args):
@@ -195,13 +175,14 @@ def bench(name: str, args: tuple[str, ...]) -> None:
 
 
 @commands.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
 def completion(shell: str) -> None:
-    """Print the lines that teach a shell to complete softmesh's commands and options.
+    """Print what a shell needs to complete softmesh's commands and options.
 
     \b
-    eval "$(softmesh completion bash)"                                  # now; or once, in ~/.bashrc
-    softmesh completion fish > ~/.config/fish/completions/softmesh.fish
+    Examples:
+      eval "$(softmesh completion bash)"                                  # now; or once, in ~/.bashrc
+      softmesh completion fish > ~/.config/fish/completions/softmesh.fish
     """
     from click.shell_completion import get_completion_class
 
@@ -215,6 +196,7 @@ def demo() -> None:
     """Watch a mesh work, in a few seconds.
 
     \b
-    softmesh demo
+    Example:
+      softmesh demo
     """
     sys.exit(importlib.import_module("softmesh.demo").main())

@@ -126,7 +126,8 @@ def doctor() -> None:
     The exit code is 1 where something that was asked for cannot work, such as a GPU that is not there.
 
     \b
-    softmesh doctor
+    Example:
+      softmesh doctor
     """
     from rich.console import Console
     from rich.markup import escape

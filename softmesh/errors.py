@@ -55,6 +55,10 @@ class OutOfGpuMemory(MeshError):
     """The card that holds the values of the chips has no room for more."""
 
 
+class GpuFailure(MeshError):
+    """The card that holds the values of the chips works no more."""
+
+
 class SanitizerError(MeshError):
     """In strict mode: what the sanitizer found."""
 

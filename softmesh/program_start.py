@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import runpy
 import sys
@@ -11,9 +12,36 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from softmesh.alias import aliased
+from softmesh.errors import MeshError
 
+# What TT-Metal has as scripts of its repository, and softmesh as commands.
+_SCRIPTS = {
+    "generate_rank_bindings.py": "softmesh bindings",
+    "test_physical_ethernet_link_ping.py": "softmesh ping",
+}
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
+
+
+def check_program(file: str, as_module: bool) -> None:
+    """Refuse a program that is not there, in a sentence about that."""
+    if as_module:
+        _check_module(file)
+    elif not os.path.exists(file):
+        instead = _SCRIPTS.get(os.path.basename(file))
+        raise MeshError(f"There is no file {file}.{f' Here this is a command: {instead}.' if instead else ''}")
+    elif os.path.isdir(file) and not os.path.exists(os.path.join(file, "__main__.py")):
+        raise MeshError(f"{file} is a folder without a __main__.py. Name the Python file to run.")
+
+
+def _check_module(name: str) -> None:
+    sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()
+    package = name.partition(".")[0]  # what is in it cannot be asked for without importing it
+    is_there = package.isidentifier() and importlib.util.find_spec(package) is not None
+    sys.path.pop(0)
+    if not is_there:
+        raise MeshError(f"There is no module {package}: neither in this folder nor installed.")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from softmesh.callsite import user_call_site
+from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
@@ -38,11 +38,16 @@ def is_strict() -> bool:
     return os.environ.get("SOFTMESH_STRICT", "0") not in ("", "0")
 
 
-def warn_or_raise(message: str, warning: type[SoftmeshWarning], error: type[MeshError]) -> None:
-    """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error."""
+def warn_or_raise(
+    message: str, warning: type[SoftmeshWarning], error: type[MeshError], at: CallSite | None = None
+) -> None:
+    """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error.
+
+    `at` is that line where the program is at another one by now.
+    """
     if is_strict():
-        raise error(f"{message} [{user_call_site()}]")
-    warn(message, warning)
+        raise error(f"{message} [{at or user_call_site()}]")
+    warn(message, warning, at)
 
 
 def doubt(message: str, warning: type[SoftmeshWarning]) -> None:
@@ -51,8 +56,8 @@ def doubt(message: str, warning: type[SoftmeshWarning]) -> None:
         warn(message, warning)
 
 
-def warn(message: str, warning: type[SoftmeshWarning]) -> None:
+def warn(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
     """At the user's line, told once there as Python's own are; in strict mode too."""
-    site = user_call_site()
+    site = at or user_call_site()
     told = _WARNED.setdefault(site.file, {})
     warnings.warn_explicit(message, warning, site.file, site.line, registry=told)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
 LARGE = 1 << 14  # elements
@@ -21,6 +21,7 @@ _FEW = 1 << 6  # elements: what has no more makes nothing large, unless it is to
 _SIZED = ("repeat", "new_", "_like", "arange", "linspace", "tile", "one_hot", "eye", "tril_indices", "triu_indices")
 _MOST_FORMS = 1 << 14  # that are remembered
 _META = torch.device("meta")
+_RANDOM = (torch.ops.aten.randn.default, torch.ops.aten.rand.default)
 
 is_on = False
 
@@ -40,6 +41,37 @@ def without_values() -> Iterator[None]:
 def is_value_free(data: torch.Tensor) -> bool:
     """Whether nobody computes the values of a tensor of this size."""
     return is_on and data.numel() >= LARGE
+
+
+def computed_once(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, for runs that repeat it without values.
+
+    Where all that it makes is large, it is made once. Where all is small, nobody looks for what is large within.
+    """
+    known: list[Any] = []
+    is_small = False
+
+    def again(*given: Any) -> Any:
+        nonlocal is_small
+        if not is_on:
+            return call(*given)
+        if known:
+            return known[0]
+        if is_small and _most(given) < LARGE:
+            with _disable_current_modes():
+                return call(*given)
+        made = call(*given)
+        sizes = [one.numel() if isinstance(one, torch.Tensor) else -1 for one in _results(made)]
+        if min(sizes, default=-1) >= LARGE:
+            known.append(made)
+        is_small = min(sizes, default=-1) >= 0 and max(sizes) < LARGE
+        return made
+
+    return again
+
+
+def _results(made: Any) -> tuple[Any, ...]:
+    return tuple(made) if isinstance(made, tuple | list) else (made,)
 
 
 class _Facts(NamedTuple):
@@ -170,6 +202,8 @@ def _left_as_it_is(schema: Any, args: tuple[Any, ...], named: dict[str, Any]) ->
 
 def _form_of(func: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The results on torch's device without memory; None where they depend on values."""
+    if func in _RANDOM:  # as torch makes them there, they need its compiler, which takes seconds to load
+        return torch.empty(args[0], dtype=named.get("dtype"), device=_META)
     moved_args, moved = tree_map(_nowhere, (args, named))
     if "device" in moved or not any(True for _ in _tensors((args, tuple(named.values())))):
         moved["device"] = _META

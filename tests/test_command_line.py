@@ -71,11 +71,24 @@ def test_the_list_of_commands_loads_none_of_them():
             ["new", "2fast"],
             "'2fast' cannot name a Python module: begin with a letter, go on with letters, digits and _.",
         ),
+        (["run", "tests/generate_rank_bindings.py"], "Here this is a command: softmesh bindings."),
+        (["run", "-n", "x", "model.py"], "'x' is not a valid whole number."),
+        (["run", "--system", "T300", "model.py"], "Error: --system: No system is called 'T300'. Did you mean 'T3000'?"),
+        (["run", "--system", "N300", "--down", "chip:9", "model.py"], "Error: --down chip:9: N300 has no chip 9"),
+        (["estimate", "folder"], "folder is a folder without a __main__.py. Name the Python file to run."),
+        (["fit", "--system", "T300", "model.py"], "--system: No system is called 'T300'."),
+        (["diff", "folder"], "folder is a folder without a __main__.py. Name the Python file to run."),
+        (["estimate", "-m", "nosuch"], "There is no module nosuch: neither in this folder nor installed."),
+        (["ping", "--system", "T300"], "No system is called 'T300'."),
+        (["completion", "tcsh"], "Invalid value for 'bash|zsh|fish': 'tcsh' is not one of 'bash', 'zsh', 'fish'."),
+        (["new", "class"], "'class' cannot name a Python module"),
         (["new", "folder"], "folder exists and is not empty: choose another name, or an empty folder."),
         (["new", "model.py"], "'model.py' cannot name a Python module"),
     ],
 )
 def test_a_mistake_is_one_sentence(words, sentence, tmp_path, monkeypatch):
+    for name in ("SOFTMESH_SYSTEM", "SOFTMESH_DOWN"):  # put back after the test, whatever a command sets
+        monkeypatch.setenv(name, "")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text("")
     (tmp_path / "folder").mkdir()

@@ -76,6 +76,22 @@ def test_a_send_whose_receiver_has_gone_is_told(capfd: pytest.CaptureFixture[str
     assert (job.code != 0, job.left) == (True, [])
 
 
+def test_a_message_that_nobody_received_is_told_when_the_programs_have_ended() -> None:
+    job = Job(2, PROGRAM, "a_message_is_left")
+    assert re.search(r"jobs\.py:\d+: SoftmeshWarning: .*1 sent to rank 1 by send_async .*never received", job.output)
+    assert (job.code, job.verdict, job.left) == (0, None, [])
+
+
+def test_a_receive_that_waits_at_the_exit_is_told_with_the_line_that_asked_for_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    job = Job(2, PROGRAM, "a_receive_is_left")
+    assert job.verdict is not None, job.output
+    assert (job.verdict.odd, job.verdict.stuck) == ((0,), (1,))
+    assert re.search(r"jobs\.py:\d+ in a_receive_is_left", capfd.readouterr().err)
+    assert (job.code != 0, job.left) == (True, [])
+
+
 def test_processes_that_share_meshes_send_what_each_of_them_holds() -> None:
     graph = Path(PROGRAM).with_name("two_shared_meshes.textproto")
     parts = [

@@ -156,13 +156,13 @@ class ReportingOverhead:
 
 
 @dataclass(frozen=True)
-class Found:
+class MpiFigures:
     rows: list[Row]
     starts: dict[str, float]  # seconds, by what was started
     reporting: list[ReportingOverhead]
 
 
-def measure(effort: Effort, folder: Path) -> Found:
+def measure(effort: Effort, folder: Path) -> MpiFigures:
     rows = [
         Row(ranks, **row)
         for ranks in effort.ranks
@@ -172,7 +172,7 @@ def measure(effort: Effort, folder: Path) -> Found:
     starts = {
         kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts)) for kind in STARTS
     }
-    return Found(rows, starts, measure_reporting(effort, folder))
+    return MpiFigures(rows, starts, measure_reporting(effort, folder))
 
 
 def measure_reporting(effort: Effort, folder: Path) -> list[ReportingOverhead]:
@@ -202,7 +202,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def in_words(found: Found) -> list[str]:
+def in_words(found: MpiFigures) -> list[str]:
     said = []
     for work in WORKS:
         of_it = [r for r in found.rows if r.work == work]
@@ -228,7 +228,7 @@ def in_words(found: Found) -> list[str]:
     return said
 
 
-def present(found: Found, effort: Effort, *, as_json: bool) -> None:
+def present(found: MpiFigures, effort: Effort, *, as_json: bool) -> None:
     if as_json:
         show_json(effort=asdict(effort), **asdict(found))
         return

@@ -1,4 +1,4 @@
-"""What a collective's definition returns for one call (`CollectiveSpec`), and the check that the fabric can carry it.
+"""CollectiveSpec, the answer of a collective's definition to one call, and the check that the fabric can carry it.
 
 The spec names the mesh axis and what the call needs. Once the group is known, its `move` gives the
 `GroupComputation`: a function of the operands' data, and the distribution of the results.
@@ -6,7 +6,7 @@ The spec names the mesh axis and what the call needs. Once the group is known, i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +93,21 @@ def check_fabric(name: str, device: MeshDevice, declared: CollectiveSpec) -> Non
             "compute under softmesh.lenient()."
         )
     _check_reach(name, device, declared)
-    is_line = sum(n > 1 for n in device.shape) <= 1
-    if axis is None and declared.needs_line and not is_line and active.config in settings.ONE_DIMENSIONAL:
-        other_fabric = ", or configure FABRIC_2D" if device.shape.dims() == 2 else ""
-        raise MeshError(
-            f"1D fabric on a 2D mesh_device requires cluster_axis to be set: {name} on {MeshShape(device.shape)} "
-            f"under {active.config}. Name the axis ({axes_in_words(device.shape.dims())}){other_fabric}."
-        )
+    if declared.needs_line:
+        check_line(name, device.shape, axis)
+
+
+def check_line(name: str, mesh: Iterable[int], axis: int | None) -> None:
+    """Without an axis, a one-dimensional fabric reaches all devices of a line only."""
+    config, shape = settings.active().config, tuple(mesh)
+    if axis is not None or sum(n > 1 for n in shape) <= 1 or config not in settings.ONE_DIMENSIONAL or is_lenient():
+        return
+    rank = len(shape)
+    other_fabric = ", or configure FABRIC_2D" if rank == 2 else ""
+    raise MeshError(
+        f"1D fabric on a 2D mesh_device requires cluster_axis to be set: {name} on {MeshShape(shape)} "
+        f"under {config}. Name the axis ({axes_in_words(rank)}){other_fabric}."
+    )
 
 
 def _check_reach(name: str, device: MeshDevice, declared: CollectiveSpec) -> None:

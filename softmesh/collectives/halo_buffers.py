@@ -93,12 +93,7 @@ def neighbor_pad_halo(
             f"{_PAD}: border_only is not modelled, its meaning is not documented: use ttnn.experimental."
             "neighbor_pad_async, which gives the piece with its border."
         )
-    rank = len(input.shape)
-    if rank < 3 or np_pad_dim2 % rank != rank - 2:
-        raise MeshError(
-            f"{_PAD}: takes [..., H, W, C] and np_pad_dim2={rank - 2}, the dim of W; got {list(input.shape)} and "
-            f"np_pad_dim2={np_pad_dim2}."
-        )
+    rank = _checked_rank(input, np_pad_dim2)
     if {np_pad2_left, np_pad2_right} != {np_padding_w}:
         raise NotModelled(
             f"{_PAD}: columns are added on both sides alike here: np_pad2_left={np_pad2_left}, np_pad2_right="
@@ -117,6 +112,22 @@ def neighbor_pad_halo(
         topology=np_topology,
     )
     border = _take_border(padded, height=np_padding_h, width=np_padding_w)
+    _check_room(halo_buffer, border, input)
+    filled = cast(Tensor, _write_border(halo_buffer, border))
+    return filled if padded_output is None else copy(padded, padded_output)
+
+
+def _checked_rank(input: Tensor, columns_dim: int) -> int:
+    rank = len(input.shape)
+    if rank < 3 or columns_dim % rank != rank - 2:
+        raise MeshError(
+            f"{_PAD}: takes [..., H, W, C] and np_pad_dim2={rank - 2}, the dim of W; got {list(input.shape)} and "
+            f"np_pad_dim2={columns_dim}."
+        )
+    return rank
+
+
+def _check_room(halo_buffer: Tensor, border: Tensor, input: Tensor) -> None:
     pages = halo_buffer.spec.logical_volume() // halo_buffer.shape[-1]
     if pages < border.shape[0] or halo_buffer.shape[-1] != border.shape[1]:
         raise MeshError(
@@ -124,8 +135,6 @@ def neighbor_pad_halo(
             f"{_PAD} got {list(halo_buffer.shape)} for the border of {list(input.shape)}, pixels of "
             f"{border.shape[1]} values."
         )
-    filled = cast(Tensor, _write_border(halo_buffer, border))
-    return filled if padded_output is None else copy(padded, padded_output)
 
 
 def _within_border(input: Tensor, high: int, wide: int) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, axes_in_words
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, axes_in_words, check_line
 from softmesh.collectives.device_groups import Group, local_placement, replicated_placement, shares_one_value
 from softmesh.collectives.overload_signatures import Arguments, overloaded_collective
 from softmesh.collectives.torch_expressions import picked
@@ -94,6 +94,7 @@ def broadcast(
 
     def move(group: Group) -> GroupComputation:
         _check_line("broadcast", group)
+        check_line("broadcast", group.dist.mesh, cluster_axis)
         label = group.dist.label if cluster_axis is None else None
         alike = replicated_placement(group, label=label)
         sender = position_of(group.dist, sender_coord)
@@ -108,7 +109,7 @@ def broadcast(
             return GroupComputation(lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,))
         return GroupComputation(_spread_in_own_group(group, sender), (_all_local(group),), topology_of(alike))
 
-    return CollectiveSpec(checked_axis("broadcast", cluster_axis), move, names_a_device=True)
+    return CollectiveSpec(checked_axis("broadcast", cluster_axis), move, needs_line=False, names_a_device=True)
 
 
 def _all_local(group: Group) -> Distribution:

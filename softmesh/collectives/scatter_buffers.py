@@ -123,13 +123,14 @@ def reduce_scatter_minimal_async_create_intermediate_buffer(
 def check_intermediate(op: str, given: Arguments) -> None:
     """The first of `persistent_output_buffers` is one of the two forms: like the operand, or pages around a ring.
 
-    Along a line chunks come from both sides, so that form holds the operand twice.
+    Along a line chunks come from both sides, so that form holds the operand twice. Behind a matmul that works batch by
+    batch it holds one of them.
     """
     tensor, buffers = given.get("input_tensor"), given.get("persistent_output_buffers")
     if not isinstance(tensor, Tensor) or not buffers:
         return
     first, volume = buffers[0], math.prod(tensor.shape)
-    if math.prod(first.shape) in (volume, 2 * volume):
+    if math.prod(first.shape) in (volume, 2 * volume, math.prod(list(tensor.shape)[1:])):
         if len(buffers) > 2:
             raise MeshError(
                 f"{op}: a penult intermediate is not applicable beside persistent_output_buffers[0] {list(first.shape)}"

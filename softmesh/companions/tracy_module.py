@@ -1,4 +1,4 @@
-"""What `import tracy` gives on softmesh: signposts become markers in the command stream.
+"""The module behind `import tracy` on softmesh: signposts become markers in the command stream.
 
 Tracy's own tools read what a profiler measured on chips; they can be imported, and raise when used.
 """

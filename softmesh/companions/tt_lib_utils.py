@@ -1,4 +1,4 @@
-"""What `import tt_lib.utils` gives on softmesh: arithmetic on tiles and padding that older tests and models share.
+"""The module behind `import tt_lib.utils`: arithmetic on tiles and padding that older tests and models share.
 
 The functions take and give torch tensors, and run on the host.
 """

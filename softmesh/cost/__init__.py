@@ -1,1 +1,1 @@
-"""What a command costs: laws with coefficients fitted on measurements, one modelled clock, memory by bank."""
+"""The cost model: laws with coefficients fitted on measurements, one modelled clock, memory by bank."""

@@ -24,12 +24,12 @@ _REASONS = 10
 def calibrate(measurements: tuple[str, ...], output: str) -> None:
     """Fit the cost model to MEASUREMENTS, CSV tables of thirteen columns.
 
-    What they do not speak of stays as in the shipped calibration. Without a table the shipped ones are fitted again,
-    from nothing.
+    What they do not measure keeps its shipped value. Without a table, the shipped measurements are fitted again.
 
     \b
-    softmesh calibrate my_matmuls.csv my_links.csv -o my_machine.yaml
-    softmesh bench cost --calibration my_machine.yaml --measurements held_out.csv
+    Examples:
+      softmesh calibrate my_matmuls.csv my_links.csv -o my_machine.yaml
+      softmesh bench cost --calibration my_machine.yaml --measurements held_out.csv
     """
     paths = [Path(path) for path in measurements] or shipped_tables()
     try:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.corrections import Correction, Neighbours
 from softmesh.cost.laws.dispatches import DISPATCH
-from softmesh.cost.laws.elements import ELEMENTS
+from softmesh.cost.laws.elements import ELEMENTS, MEASURED, SORTING
 from softmesh.cost.laws.exchanges import EXCHANGE
 from softmesh.cost.laws.host_transfers import HOST_TRANSFER
 from softmesh.cost.laws.law import Law
 from softmesh.cost.laws.movements import MOVEMENT
+from softmesh.cost.laws.persistent_exchanges import PERSISTENT_EXCHANGE
 from softmesh.cost.laws.products import PRODUCT
 from softmesh.cost.laws.sharded_products import SHARDED_PRODUCT
 from softmesh.cost.laws.typical_ops import TYPICAL_OP
@@ -35,7 +36,17 @@ from softmesh.cost.workloads import (
 
 LAWS = {
     law.name: law
-    for law in (EXCHANGE, PRODUCT, SHARDED_PRODUCT, ELEMENTS, MOVEMENT, HOST_TRANSFER, DISPATCH, TYPICAL_OP)
+    for law in (
+        EXCHANGE,
+        PERSISTENT_EXCHANGE,
+        PRODUCT,
+        SHARDED_PRODUCT,
+        ELEMENTS,
+        MOVEMENT,
+        HOST_TRANSFER,
+        DISPATCH,
+        TYPICAL_OP,
+    )
 }
 _OF_KIND = {
     Exchange: EXCHANGE,
@@ -46,6 +57,8 @@ _OF_KIND = {
     Dispatch: DISPATCH,
     TypicalOp: TYPICAL_OP,
 }
+_FUNCTIONS_BAND = 1.6  # other functions than the measured one: its law, with their share of its steps
+_COMPOSED_BAND = 2.0  # parts that were measured, in a form that was not
 UNMEASURED = 2.0  # nothing was measured: at least half to twice what the formula says as it starts
 
 
@@ -83,12 +96,14 @@ class LawFit:
 def law_of(work: Workload) -> Law:
     if isinstance(work, Product) and work.height_cores:
         return SHARDED_PRODUCT
+    if isinstance(work, Exchange) and work.in_l1:
+        return PERSISTENT_EXCHANGE
     return _OF_KIND[type(work)]
 
 
 def parts_of(work: Workload) -> tuple[Workload, ...]:
     """The workloads that one consists of, one after the other; itself where it has a law of its own."""
-    if isinstance(work, Exchange) and work.op == "all_reduce":
+    if isinstance(work, Exchange) and work.op == "all_reduce" and not work.in_l1:
         return work._replace(op="reduce_scatter"), work._replace(op="all_gather")
     return work.parts if isinstance(work, Chain) else (work,)
 
@@ -105,6 +120,11 @@ class Calibration:
     def fit(self, law: Law, key: str) -> LawFit | None:
         return self.fits.get(law.name, {}).get(key)
 
+    def nearest_fit(self, law: Law, key: str) -> LawFit | None:
+        """Of the key itself, or of the narrowest group that was measured."""
+        fits = (self.fit(law, one) for one in (key, *law.wider(key)))
+        return next((fit for fit in fits if fit is not None), None)
+
     def estimate(self, work: Workload) -> WorkloadTime:
         found = self._known.get(work)
         if found is None:
@@ -120,28 +140,32 @@ class Calibration:
             return sum(self.estimate(part).seconds for part in parts)
         law = law_of(work)
         key = law.key(work)
-        fit = self.fit(law, key)
-        return float(law.seconds(law.terms(work), fit.coefficients if fit else law.starting(key)))
+        return float(law.seconds(law.terms(work), self._coefficients(law, key)))
+
+    def _coefficients(self, law: Law, key: str) -> Mapping[str, float]:
+        fit = self.nearest_fit(law, key)
+        return fit.coefficients if fit else law.starting(key)
 
     def _estimated(self, work: Workload) -> WorkloadTime:
         if isinstance(work, Chain):
-            return _added([self.estimate(part) for part in work.parts], f"{work.name}: sum of its parts")
+            return _composed(work, [self.estimate(part) for part in work.parts])
         law = law_of(work)
         key = law.key(work)
         fit = self.fit(law, key)
         seconds = self.formula(work)
         name = f"{law.name}: {key}"
         first = parts_of(work)[0]
-        own = fit if first == work else self.fit(law_of(first), law.key(first))
-        coefficients = own.coefficients if own else law.starting(law.key(first))
-        bound = law.bound(law.terms(first), coefficients)
+        bound = law.bound(law.terms(first), self._coefficients(law, law.key(first)))
         if fit is None:
-            width = max(UNMEASURED, math.exp(law.doubt))
+            borrowed = self.nearest_fit(law, key)
+            width = max(UNMEASURED, math.exp(borrowed.band if borrowed else law.doubt))
             return WorkloadTime(seconds, seconds / width, seconds * width, bound, name, False)
         correction = self._correction(law, key, fit, work)
         seconds *= math.exp(correction.log_factor)
         width = math.exp(fit.band * correction.deviation)
-        return WorkloadTime(seconds, seconds / width, seconds * width, bound, name, True)
+        made = WorkloadTime(seconds, seconds / width, seconds * width, bound, name, True)
+        is_another = isinstance(work, Elements) and work.function not in (MEASURED, SORTING)
+        return _widened(made, _FUNCTIONS_BAND) if is_another else made
 
     def _correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
         if not law.keeps_points:
@@ -158,14 +182,27 @@ class Calibration:
 _MOST_KNOWN = 100_000
 
 
-def _added(parts: list[WorkloadTime], name: str) -> WorkloadTime:
-    """One after the other; errors of parts by the same laws go the same way, so the bands add up as well."""
+def _composed(work: Chain, parts: list[WorkloadTime]) -> WorkloadTime:
+    """Errors of parts by the same laws go the same way, so the bands add up as well.
+
+    Collectives one after the other were measured so; other compositions were not.
+    """
     slowest = max(parts, key=lambda part: part.seconds)
-    return WorkloadTime(
-        sum(part.seconds for part in parts),
-        sum(part.low for part in parts),
-        sum(part.high for part in parts),
-        slowest.bound,
-        name,
-        all(part.is_measured for part in parts),
-    )
+    if work.overlaps:
+        made = slowest._replace(law=f"{work.name}: the slowest of its parts")
+    else:
+        made = WorkloadTime(
+            sum(part.seconds for part in parts),
+            sum(part.low for part in parts),
+            sum(part.high for part in parts),
+            slowest.bound,
+            f"{work.name}: sum of its parts",
+            all(part.is_measured for part in parts),
+        )
+    is_measured = all(isinstance(part, Exchange) for part in work.parts) and not work.overlaps
+    return made if is_measured else _widened(made, _COMPOSED_BAND)
+
+
+def _widened(made: WorkloadTime, factor: float) -> WorkloadTime:
+    low, high = min(made.low, made.seconds / factor), max(made.high, made.seconds * factor)
+    return made._replace(low=low, high=high, is_measured=False)

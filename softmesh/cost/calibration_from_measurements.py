@@ -22,6 +22,7 @@ FOLDS = 5
 COVERED = 0.92  # of the rows that were left out, when bands are made
 _NARROWEST, _WIDEST = 0.02, 2.0  # logs of factors
 _FEW = 10  # rows: fewer do not tell how wide a band must be
+_FEW_OF_A_GROUP = 4  # rows: fewer tell nothing of the others
 _SEED = 23
 
 Rows = Sequence[Measurement]
@@ -56,17 +57,23 @@ def usable(rows: Iterable[Measurement]) -> list[Measurement]:
     return [row for row in rows if row.workload and not row.is_ceiling and not isinstance(row.workload, Chain)]
 
 
-Fitted = dict[tuple[str, str, tuple[tuple[str, int], ...]], LawFit]  # by law, key and the rows that were fitted
+Fitted = dict[tuple[Hashable, ...], LawFit]  # by law, key, the rows that were fitted, and what was borrowed
+Groups = dict[tuple[str, str], list[Measurement]]
 
 
 def _fits(rows: Rows, base: Calibration | None = None, known: Fitted | None = None) -> Fits:
     """Laws of simple workloads first: composed ones are corrected on top of them."""
     known = {} if known is None else known
     found: Fits = {}
-    for (name, key), group in _grouped([row for row in rows if _is_simple(row.workload)]).items():
-        at = name, key, tuple((row.table, row.line) for row in group)
+    groups = _grouped([row for row in rows if _is_simple(row.workload)])
+    wide = _widest_first(groups) if base is None else []
+    for (name, key), group in (*wide, *groups.items()):
+        law = LAWS[name]
+        borrowed = next((found[name][wider] for wider in law.wider(key) if wider in found.get(name, {})), None)
+        at = name, key, tuple((row.table, row.line) for row in group), borrowed and tuple(borrowed.coefficients.items())
         if at not in known:
-            known[at] = _fit(LAWS[name], key, group, base)
+            keeps_points = law.keeps_points and (name, key) in groups
+            known[at] = _fit(law, key, group, (base and base.fit(law, key)) or borrowed, keeps_points)
         found.setdefault(name, {})[key] = known[at]
     below = Calibration(_assembled(found, base))
     for (name, key), group in _grouped([row for row in rows if not _is_simple(row.workload)]).items():
@@ -74,6 +81,18 @@ def _fits(rows: Rows, base: Calibration | None = None, known: Fitted | None = No
         residuals = np.log([row.seconds for row in group]) - np.log(formula)
         found.setdefault(name, {})[key] = LawFit({}, len(group), 1.0, _points(LAWS[name], group, residuals))
     return found
+
+
+def _widest_first(groups: Groups) -> list[tuple[tuple[str, str], list[Measurement]]]:
+    """The rows of all groups that keys belong to; narrow ones borrow from wide ones."""
+    wide: dict[tuple[str, str], list[Measurement]] = {}
+    depth: dict[tuple[str, str], int] = {}
+    for (name, key), group in groups.items():
+        for at, wider in enumerate(LAWS[name].wider(key)):
+            wide.setdefault((name, wider), []).extend(group)
+            depth[name, wider] = at
+    known = ((at, group) for at, group in wide.items() if len(group) >= _FEW_OF_A_GROUP)
+    return sorted(known, key=lambda item: -depth[item[0]])
 
 
 def _assembled(found: Fits, base: Calibration | None) -> Fits:
@@ -93,19 +112,18 @@ def _work(row: Measurement) -> Workload:
     return row.workload
 
 
-def _grouped(rows: Iterable[Measurement]) -> dict[tuple[str, str], list[Measurement]]:
-    groups: dict[tuple[str, str], list[Measurement]] = {}
+def _grouped(rows: Iterable[Measurement]) -> Groups:
+    groups: Groups = {}
     for row in rows:
         law = law_of(_work(row))
         groups.setdefault((law.name, law.key(row.workload)), []).append(row)
     return groups
 
 
-def _fit(law: Law, key: str, rows: Rows, base: Calibration | None) -> LawFit:
+def _fit(law: Law, key: str, rows: Rows, near: LawFit | None, keeps_points: bool) -> LawFit:
     terms = tuple(np.array(column) for column in zip(*(law.terms(row.workload) for row in rows), strict=True))
     measured = np.array([row.seconds for row in rows])
-    known = base.fit(law, key) if base is not None else None
-    starting = dict(known.coefficients) if known is not None else law.starting(key)
+    starting = dict(near.coefficients) if near is not None else law.starting(key)
 
     def formula(values: NDArray[np.float64]) -> NDArray[np.float64]:
         made: NDArray[np.float64] = law.seconds(terms, dict(zip(starting, values, strict=True)))
@@ -114,7 +132,7 @@ def _fit(law: Law, key: str, rows: Rows, base: Calibration | None) -> LawFit:
     values = fitted(formula, np.array(list(starting.values())), measured)
     residuals = np.log(measured) - np.log(formula(values))
     coefficients = {name: float(f"{value:.5g}") for name, value in zip(starting, values, strict=True)}
-    return LawFit(coefficients, len(rows), 1.0, _points(law, rows, residuals) if law.keeps_points else ())
+    return LawFit(coefficients, len(rows), 1.0, _points(law, rows, residuals) if keeps_points else ())
 
 
 def _points(law: Law, rows: Rows, residuals: NDArray[np.float64]) -> tuple[Point, ...]:
@@ -185,18 +203,25 @@ def _bands_of(calibration: Calibration) -> dict[tuple[str, str], float]:
 
 
 def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]:
-    """For each set of coefficients, the band that holds nine in ten of the rows it had not seen."""
-    ratios: dict[tuple[str, str], list[float]] = {}
-    for row, calibration in left_out(rows, shape_of, base=base):
-        law = law_of(_work(row))
-        made = calibration.estimate(_work(row))
-        off = abs(np.log(row.seconds / made.seconds))
-        deviation = np.log(made.high / made.seconds) if made.is_measured else 1.0
-        ratios.setdefault((law.name, law.key(row.workload)), []).append(float(off / deviation))
-    return {
-        at: _band(LAWS[at[0]], of, [x for other, xs in ratios.items() if other[0] == at[0] for x in xs])
-        for at, of in ratios.items()
-    }
+    """For each set of coefficients, the band that holds nine in ten of rows whose shape, or series, it had not seen.
+
+    What has no coefficients of its own then is told by a wider group, which so gets its band.
+    """
+    bands: dict[tuple[str, str], float] = {}
+    for part in (shape_of, series_of):
+        ratios: dict[tuple[str, str], list[float]] = {}
+        for row, calibration in left_out(rows, part, base=base):
+            law = law_of(_work(row))
+            made = calibration.estimate(_work(row))
+            off = abs(np.log(row.seconds / made.seconds))
+            deviation = np.log(made.high / made.seconds) if made.is_measured else 1.0
+            keys = (law.key(row.workload), *law.wider(law.key(row.workload)))
+            key = next((key for key in keys if calibration.fit(law, key)), keys[0])
+            ratios.setdefault((law.name, key), []).append(float(off / deviation))
+        for at, of in ratios.items():
+            every = [x for other, xs in ratios.items() if other[0] == at[0] for x in xs]
+            bands[at] = max(bands.get(at, 0.0), _band(LAWS[at[0]], of, every))
+    return bands
 
 
 def _band(law: Law, own: Sequence[float], every: Sequence[float]) -> float:

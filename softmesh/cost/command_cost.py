@@ -1,4 +1,4 @@
-"""What one command costs one device: seconds with a band, what bounds it, and the work and traffic behind them."""
+"""CommandCost, the price of one command on one device: seconds with a band, what bounds it, the work and traffic."""
 
 from __future__ import annotations
 

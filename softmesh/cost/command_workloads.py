@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softmesh.cost.laws.elements import MEASURED, STEP
+from softmesh.cost.laws.elements import FUNCTION_STEPS, MEASURED, STEP
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
@@ -32,24 +32,6 @@ from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 
 _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, MathFidelity.HiFi4: 4}
-_FUNCTION_STEPS = {  # of exp, by the vector unit's work on one element; what is not here counts by its arithmetic
-    "exp": 1.0,
-    "gelu": 1.0,
-    "silu": 1.0,
-    "sigmoid": 0.9,
-    "tanh": 0.8,
-    "log": 0.8,
-    "softplus": 1.5,
-    "pow": 2.0,
-    "sin": 0.8,
-    "cos": 0.8,
-    "erf": 1.2,
-    "sqrt": 0.4,
-    "rsqrt": 0.4,
-    "reciprocal": 0.4,
-    "softmax": 0.5,
-    "relu": STEP,
-}
 _EXCHANGES = (
     ("all_reduce", "all_reduce"),
     ("reduce_scatter", "reduce_scatter"),
@@ -147,7 +129,7 @@ def _elements(command: Command, chip: Chip) -> Elements:
     every = (*command.inputs, *command.outputs)
     tiles = _tiles(every)
     name = command.name.rpartition(".")[2].rstrip("_")
-    steps = _FUNCTION_STEPS.get(name)
+    steps = FUNCTION_STEPS.get(name)
     if steps is None:
         volume = max((math.prod(tensor.shape) for tensor in every), default=1)
         steps = max(command.cost.flops / max(volume, 1), 1.0) * STEP

@@ -1,4 +1,4 @@
-"""What measured neighbours say about a workload, beyond its law: an interpolated log residual, and how sure it is.
+"""Corrections of a law by measured neighbours of a workload: an interpolated log residual, and how sure it is.
 
 The residuals of a law at the measured positions are interpolated (simple kriging with an exponential correlation:
 between two points of one series nearly a straight line). Far from all of them the correction fades out, the law stands

@@ -1,4 +1,4 @@
-"""How far predictions are from measurements: points, median, 90th percentile and worst error, bias, share in the band.
+"""Error tables of predictions against measurements: points, median, 90th percentile and worst error, bias, band share.
 
 Ceilings are no means: of them the share that the prediction stays below is told. Rows that tell no workload are
 counted with the reason. Blocks of models are added up, op by op.

@@ -1,4 +1,4 @@
-"""What a command sends over which links: bytes out of each channel, by the collective's algorithm and the routes.
+"""Link traffic of commands: bytes out of each channel, by the collective's algorithm and the routes.
 
 A collective runs along lines of devices. On a line pieces travel outwards both ways; on a ring half of them go each way
 round. What goes from one device to its neighbour is shared by the links between them; devices that are no neighbours

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from softmesh.cost.row_texts import RowTexts
-from softmesh.cost.row_workloads import Unexpressed, workload_of_row
-from softmesh.cost.workloads import HostTransfer, Product, Workload
+from softmesh.cost.row_texts import RowTexts, Unexpressed
+from softmesh.cost.row_workloads import workload_of_row
+from softmesh.cost.workloads import TILE, Chain, Elements, HostTransfer, Movement, Product, Workload
 from softmesh.input_files.text_files import FileError, read_text
 
 COLUMNS = (
@@ -140,20 +140,36 @@ def _value(path: str | Path, line: int, text: str) -> float:
 def _seconds(row: RowTexts, value: float, work: Workload) -> float:
     """The measured value as a time."""
     unit = row.unit.lower()
-    word = re.split(r"[^a-z\u00b5\u03bc]", unit, maxsplit=1)[0]
-    word = word.removesuffix("s") if word.endswith("seconds") else word
     if unit.startswith(("gb/s", "gbps", "gigabytes")):
-        if isinstance(work, HostTransfer):
-            return work.size / (value * 1e9)
-        raise Unexpressed("a rate without the bytes that were moved")
+        return _moved_bytes(work) / (value * 1e9)
+    if ("flop" in unit and "/s" in unit) or unit.startswith(("tflops", "gflops")):
+        return _operations(work) / (value * (1e12 if unit.startswith("t") else 1e9))
     if "share of ideal" in unit or "utilisation" in unit.split("(")[0] or "utilization" in unit.split("(")[0]:
+        if isinstance(work, Chain) and len(work.parts) == 1:
+            (work,) = work.parts
         if isinstance(work, Product):
-            share = value / 100 if value > 2 else value
+            share = value / 100 if value > 2 or "%" in unit else value
             return ideal_seconds(work) / share
         raise Unexpressed("a share of an ideal that is not known")
-    if word in _SECONDS:
-        return value * _SECONDS[word]
+    for word in re.findall(r"^[a-z\u00b5\u03bc]+|(?<![a-z/])[a-z\u00b5\u03bc]+(?![a-z/])", unit):
+        scale = _SECONDS.get(word.removesuffix("s") if word.endswith("seconds") else word)
+        if scale is not None:
+            return value * scale
     raise Unexpressed(f"the unit {row.unit!r} is no time of one op")
+
+
+def _moved_bytes(work: Workload) -> int:
+    if isinstance(work, HostTransfer):
+        return work.size
+    if isinstance(work, Elements | Movement):
+        return work.read + work.written
+    raise Unexpressed("a rate without the bytes that were moved")
+
+
+def _operations(work: Workload) -> int:
+    if isinstance(work, Product):
+        return 2 * TILE**3 * work.batch * work.m * work.k * work.n
+    raise Unexpressed("a rate of arithmetic that is not known")
 
 
 def ideal_seconds(work: Product) -> float:

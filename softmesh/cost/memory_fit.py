@@ -1,4 +1,4 @@
-"""Whether a program fits the memory of its chips: what each bank holds at the peak, what is missing, what would help.
+"""Memory fit of a program on its chips: what each bank holds at the peak, what is missing, what would help.
 
 Memory is taken in lock step, so every bank of every chip of a mesh holds the same number of bytes; meshes that share a
 chip share its banks. A memory that is full does not end an estimate: what did not fit is counted beside it.

@@ -1,4 +1,4 @@
-"""What the memories of a mesh held, command by command: allocations and frees as the allocator made them."""
+"""A journal of a mesh's memories, command by command: allocations and frees as the allocator made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the devices along each axis of a mesh are joined, under the fabric that is set now."""
+"""Lines and rings along each axis of a mesh: how its devices are joined under the fabric that is set now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which law prices an op: by the family that its definition belongs to, and by its name where a family is mixed."""
+"""The law that prices each op: by the family of its definition, and by its name where a family is mixed."""
 
 from __future__ import annotations
 

@@ -7,11 +7,10 @@ import sys
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from softmesh.cost.calibration import Calibration, WorkloadTime
+from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.cost.command_workloads import workload_of
-from softmesh.cost.laws.elements import MEASURED
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
 from softmesh.cost.op_families import Family, family_of
@@ -28,9 +27,6 @@ from softmesh.cost.workloads import (
 )
 from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
-
-_FUNCTIONS_BAND = 1.6  # other functions than the measured one: its law, with their share of its steps
-_COMPOSED_BAND = 2.0  # attention: parts that were measured, in a form that was not
 
 
 def price(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
@@ -91,7 +87,7 @@ def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
 
 def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> CommandCost:
     """An estimate with the traffic behind it."""
-    estimate = _honest(work, calibration.estimate(work))
+    estimate = calibration.estimate(work)
     traffic = _Traffic()
     traffic.add(work)
     return CommandCost(
@@ -107,20 +103,6 @@ def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> Command
         cores=traffic.cores,
         is_measured=estimate.is_measured,
     )
-
-
-def _honest(work: Workload, estimate: WorkloadTime) -> WorkloadTime:
-    """The band of what the law was not measured on: other functions, and compositions."""
-    if isinstance(work, Elements) and work.function != MEASURED:
-        return _widened(estimate, _FUNCTIONS_BAND)
-    if isinstance(work, Chain) and not all(isinstance(part, Exchange) for part in work.parts):
-        return _widened(estimate, _COMPOSED_BAND)
-    return estimate
-
-
-def _widened(estimate: WorkloadTime, factor: float) -> WorkloadTime:
-    low, high = min(estimate.low, estimate.seconds / factor), max(estimate.high, estimate.seconds * factor)
-    return estimate._replace(low=low, high=high, is_measured=False)
 
 
 class _Traffic:

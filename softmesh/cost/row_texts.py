@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 from softmesh.systems.chip import BH_GALAXY, N150, N300, P100, P150, P300, WH_GALAXY, Chip
@@ -33,6 +34,10 @@ _ARCHES = ((r"^(wormhole|wh)(?![a-z])", "wormhole_b0"), (r"^(blackhole|bh)(?![a-
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?")
 _SIZES = "bytes|b|kb|kib|mb|mib|gb|gib"
 _TIMES = r"\s*[x×*]\s*"
+
+
+class Unexpressed(Exception):
+    """Why a row tells no workload."""
 
 
 class RowTexts(NamedTuple):
@@ -114,6 +119,9 @@ class RowTexts(NamedTuple):
         said = re.search(r"(?:num_)?links\s*[=:]\s*(\d+)", self.config.lower())
         return self.number(self.links) or (int(said[1]) if said else None)
 
+    def is_of_a_model(self) -> bool:
+        return "models/" in self.source or "batch" in self.shapes.lower()
+
     def series(self) -> str:
         """Rows that differ by no more than their size."""
         parts = (self.arch, self.op, self.dtypes, self.memory, _without_runs(self.config), self.devices, self.topology)
@@ -148,37 +156,48 @@ def dtype_in(text: str) -> str | None:
     return None if best is None else best[2]
 
 
-def extents_in(text: str) -> list[int] | None:
-    """The first list of extents in brackets, or joined by signs of multiplication.
+def operands_in(text: str) -> list[list[int]]:
+    """The extents of each operand: in brackets, or joined by signs of multiplication.
 
-    >>> extents_in("per device input [1,1,128,2048]"), extents_in("1x1x32x64"), extents_in("nothing")
-    ([1, 1, 128, 2048], [1, 1, 32, 64], None)
+    >>> operands_in("Q[32,640,576] KV[56320,576]"), operands_in("1x1x32x64 x 64x96"), operands_in("nothing")
+    ([[32, 640, 576], [56320, 576]], [[1, 1, 32, 64], [64, 96]], [])
+    >>> operands_in("32 x 64 x 96"), operands_in("1,1,32,64")
+    ([[32, 64, 96]], [[1, 1, 32, 64]])
     """
-    found = re.search(r"[\[(]\s*(\d+(?:\s*[,x×]\s*\d+)*)\s*,?\s*[\])]", text)
-    if found is None:
-        found = re.search(rf"(?<!\w)(\d+(?:{_TIMES}\d+)+)(?!\w)", text)
-    return None if found is None else [int(number) for number in re.findall(r"\d+", found[1])]
+    for pattern in _OPERANDS:
+        found = re.findall(pattern, text.lower())
+        if found:
+            return [[int(number) for number in re.findall(r"\d+", operand)] for operand in found]
+    return []
 
 
-def mkn_in(text: str) -> tuple[int, int, int] | None:
-    """`32x2048x1280`, `M=32 K=2048 N=1280`, or two operands.
+_OPERANDS = (  # the first that is found counts
+    r"[\[(]\s*(\d+(?:\s*[,x×]\s*\d+)*)\s*,?\s*[\])]",
+    r"(?<![\w.])(\d+(?:[x×]\d+)+)(?![\w.])",
+    rf"(?<!\w)(\d+(?:{_TIMES}\d+)+)(?!\w)",
+    r"^\s*(\d+(?:\s*,\s*\d+)+)\s*$",
+)
+
+
+def mkn_in(text: str) -> tuple[int, int, int, int] | None:
+    """Batch, rows, inner extent and columns: of two operands, or as `32x2048x1280`, `M=32 K=2048 N=1280`.
 
     >>> mkn_in("per device 32x2048x1280, bf16"), mkn_in("M=64,K=32,N=96"), mkn_in("8x8")
-    ((32, 2048, 1280), (64, 32, 96), None)
-    >>> mkn_in("[1, 1, 32, 2048] x [1, 1, 2048, 1280]"), mkn_in("32x2048 @ 2048x1280")
-    ((32, 2048, 1280), (32, 2048, 1280))
+    ((1, 32, 2048, 1280), (1, 64, 32, 96), None)
+    >>> mkn_in("[1, 8, 32, 2048] x [1, 1, 2048, 1280]"), mkn_in("8x32x64 @ 8x64x96")
+    ((1, 256, 2048, 1280), (8, 32, 64, 96))
     """
-    operands = re.findall(r"[\[(]\s*(\d+(?:\s*,\s*\d+)+)\s*[\])]", text)
-    operands = operands or re.findall(r"(?<![\dx×@])(\d+\s*[x×]\s*\d+)(?=\s*@)|(?<=@)\s*(\d+\s*[x×]\s*\d+)", text)
-    read = [[int(number) for number in re.findall(r"\d+", "".join(operand))] for operand in operands]
-    if len(read) > 1 and read[0][-1] == read[1][-2]:
-        return math.prod(read[0][:-1]), read[0][-1], read[1][-1]
-    if len(read) == 1 and len(read[0]) == 3 and "[" not in text:
-        return read[0][0], read[0][1], read[0][2]
-    found = re.search(rf"(?<![\dx])(\d+){_TIMES}(\d+){_TIMES}(\d+)(?![\dx])", text)
-    if found is None:
-        found = re.search(r"\bm\s*[=:]?\s*(\d+)\D+?k\s*[=:]?\s*(\d+)\D+?n\s*[=:]?\s*(\d+)", text, re.IGNORECASE)
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+    named = re.search(r"\bm\s*[=:]?\s*(\d+)\D+?k\s*[=:]?\s*(\d+)\D+?n\s*[=:]?\s*(\d+)", text, re.IGNORECASE)
+    if named is not None:
+        return 1, int(named[1]), int(named[2]), int(named[3])
+    operands = [one for one in operands_in(text) if len(one) > 1]
+    for first, second in pairwise(operands):
+        if first[-1] == second[-2]:
+            batch = math.prod(second[:-2])
+            rows = math.prod(first[:-1])
+            return (batch, rows // batch, first[-1], second[-1]) if batch and rows % batch == 0 else None
+    three = next((one for one in operands if len(one) == 3), None)
+    return None if three is None or "[" in text else (1, three[0], three[1], three[2])
 
 
 def grid_in(text: str) -> tuple[int, int] | None:
@@ -214,7 +233,15 @@ def bytes_in(text: str, word: str) -> int | None:
     """
     text = text.lower()
     found = re.search(rf"{word}\D{{0,12}}?(\d+(?:\.\d+)?)\s*({_SIZES})?\b", text)
-    found = found or re.search(rf"(\d+(?:\.\d+)?)\s*({_SIZES})\s+{word}", text)
+    return _size(found or re.search(rf"(\d+(?:\.\d+)?)\s*({_SIZES})\s*{word}", text))
+
+
+def bare_bytes_in(text: str) -> int | None:
+    """`1048576 B`, `4 MiB`: a size with its unit, whatever it is said to be."""
+    return _size(re.search(rf"(?<![\w.-])(\d+(?:\.\d+)?)\s*({_SIZES})\b", text.lower()))
+
+
+def _size(found: re.Match[str] | None) -> int | None:
     if found is None:
         return None
     scale = {None: 1, "b": 1, "bytes": 1, "kb": 1e3, "kib": 2**10, "mb": 1e6, "mib": 2**20, "gb": 1e9, "gib": 2**30}

@@ -6,51 +6,59 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from softmesh.cost.row_texts import RowTexts, bytes_in, cores_in, dtype_in, extents_in, grid_in, mkn_in, phases_in
+from softmesh.cost.op_words import OpKind, kind_of, plain_name
+from softmesh.cost.row_ops import by_extents, large_selection, sparse_attention, typical
+from softmesh.cost.row_texts import (
+    RowTexts,
+    Unexpressed,
+    bare_bytes_in,
+    bytes_in,
+    cores_in,
+    dtype_in,
+    grid_in,
+    mkn_in,
+    operands_in,
+    phases_in,
+)
 from softmesh.cost.workloads import (
     TILE,
     TILE_BYTES,
     Chain,
     Dispatch,
-    Elements,
     Exchange,
     HostTransfer,
     Product,
     TypicalOp,
     Workload,
     convolution,
-    cores_of,
     tiles_of,
 )
 from softmesh.systems.chip import Chip
 
 _EXCHANGES = (
-    ("all_gather", "allgather"),
-    ("reduce_scatter", "reducescatter"),
-    ("all_reduce", "allreduce"),
-    ("all_to_all", "alltoall"),
+    ("all_gather", ("allgather",)),
+    ("reduce_scatter", ("reducescatter", "matmulrs")),
+    ("all_reduce", ("allreduce",)),
+    ("all_to_all", ("alltoall",)),
+    ("broadcast", ("allbroadcast", "broadcast")),
+    ("point_to_point", ("pointtopoint", "neighborpad")),
 )
-_PRODUCTS = ("matmul", "linear", "gemm", "bmm", "minimalmatmul", "ringmatmul")
+_SAME_EXCHANGE = {"broadcast": "all_gather", "point_to_point": "all_gather"}  # the law that they are told by
+_GROWING = ("all_gather", "broadcast", "point_to_point")
+_PAIRWISE = ("point_to_point",)
 _LINKS = {"wh_galaxy": 4, "bh_galaxy": 2, "p150": 2, "p300": 2}
 _PREFETCH_GRID = 8, 3  # the ring of cores that weights are streamed to
 _MOST_PREFETCHED = 16 << 20  # bytes of weights: beyond, they are read while the product runs
-_WORDS_OF_LAYOUT = ("deviceoperation", "operation", "async", "device")
-_MODEL_ROWS = ("models/",)
 _LONGEST_SIDE = 1 << 26  # elements of a product's side
 _MOST_DEVICES = 4096  # of a collective
-_SAME_KINDS = {"binaryng": "binary"}  # two generations of one op
 _FIGURES_OF_MODELS = ("prefilltime", "decodet", "tokens", "timetofirst", "ttft")
-
-
-class Unexpressed(Exception):
-    """Why a row tells no workload."""
 
 
 def workload_of_row(row: RowTexts) -> Workload:
     chip = row.chip()
     if chip is None:
         raise Unexpressed(f"the architecture {row.arch or '(none)'} has no chip here")
-    op = _plain(row.op)
+    op = plain_name(row.op)
     for read in _READERS:
         found = read(row, chip, op)
         if found is not None:
@@ -58,24 +66,10 @@ def workload_of_row(row: RowTexts) -> Workload:
     raise Unexpressed("its shapes are not told in a form that is known here")
 
 
-FUNCTIONS = ("exp", "gelu", "silu", "relu", "tanh", "sigmoid", "sqrt", "rsqrt", "log", "add", "mul", "multiply", "sub")
-
-
-def _plain(op: str) -> str:
-    """`AllGatherAsyncDeviceOperation` is `allgather`."""
-    plain = re.sub(r"\(.*?\)", "", op).lower()
-    plain = re.sub(r"[^a-z0-9]", "", plain)
-    for word in _WORDS_OF_LAYOUT:
-        plain = plain.replace(word, "")
-    return plain
-
-
-def _is_of_a_model(row: RowTexts) -> bool:
-    return any(word in row.source for word in _MODEL_ROWS) or "batch" in row.shapes.lower()
-
-
 def _gap(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
-    if "op-to-op gap" not in row.unit.lower() and not op.endswith("op2op"):
+    if op.endswith("op2op"):  # a benchmark of its own
+        return TypicalOp("op2op", chip, "untraced")
+    if "op-to-op gap" not in row.unit.lower():
         return None
     return TypicalOp("gap", chip, "traced" if "traced" in row.config.lower() else "untraced")
 
@@ -88,26 +82,20 @@ def _no_op(row: RowTexts, chip: Chip, op: str) -> None:
         raise Unexpressed("a figure of a whole model")
 
 
-def _typical(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
-    if not _is_of_a_model(row):
+def _exchange(row: RowTexts, chip: Chip, op: str) -> Exchange | Chain | None:
+    if kind_of(op) not in (OpKind.COLLECTIVE, OpKind.ATTENTION, OpKind.PRODUCT, OpKind.EXPERTS):
         return None
-    text = f"{row.shapes} {row.config}".lower()
-    phase = "prefill" if "prefill" in text or "cross attention" in text else "decode"
-    return TypicalOp(_SAME_KINDS.get(op, op), chip, phase)
-
-
-def _exchange(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
-    for name, word in _EXCHANGES:
-        if op.startswith(word) or (word in op and "[" in row.shapes):
-            return _exchange_of(row, chip, name)
+    for name, words in _EXCHANGES:
+        if any(op.startswith(word) or (word in op and operands_in(row.shapes)) for word in words):
+            return _fused(row, chip, name) if "matmul" in op else _exchange_of(row, chip, name)
     return None
 
 
-def _exchange_of(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
-    """None where a model's row says no bytes: its kind is what is known."""
-    devices = row.device_count()
-    size = _exchanged_bytes(row, op, devices or 0)
-    if size is None and any(word in row.source for word in _MODEL_ROWS):
+def _exchange_of(row: RowTexts, chip: Chip, op: str, size: int | None = None) -> Exchange | None:
+    """None where a row says no bytes, and a model: its kind is what is known."""
+    devices = 2 if op in _PAIRWISE else row.device_count()
+    size = _exchanged_bytes(row, op, devices or 0) if size is None else size
+    if size is None and (row.is_of_a_model() or _names_a_phase(row)):
         return None
     if not devices or not 2 <= devices <= _MOST_DEVICES:
         raise Unexpressed("how many devices take part is not told")
@@ -115,12 +103,11 @@ def _exchange_of(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
         raise Unexpressed("how many bytes are exchanged is not told")
     config = row.config.lower()
     topology = f"{row.topology} {config}".lower()
-    links = row.link_count() or _LINKS.get(chip.kind, 1)
     return Exchange(
-        op,
+        _SAME_EXCHANGE.get(op, op),
         chip,
         devices,
-        links,
+        row.link_count() or _LINKS.get(chip.kind, 1),
         ("ring" in topology or "torus" in row.topology.lower()) and devices > 2,
         size,
         packet=bytes_in(config, "packet") or 0,
@@ -129,34 +116,52 @@ def _exchange_of(row: RowTexts, chip: Chip, op: str) -> Exchange | None:
     )
 
 
+def _names_a_phase(row: RowTexts) -> bool:
+    return any(word in row.shapes.lower() for word in ("decode", "prefill"))
+
+
+def _fused(row: RowTexts, chip: Chip, op: str) -> Chain | None:
+    """A collective in one kernel with the product before or after it: what is gathered, or what is scattered."""
+    product = _product(row, chip, "matmul")
+    if product is None:
+        return None
+    tiles = product.m * (product.k if op == "all_gather" else product.n)
+    exchange = _exchange_of(row, chip, op, tiles * (product.in0_tile if op == "all_gather" else product.out_tile))
+    return None if exchange is None else Chain(f"{op} and product", (exchange, product), overlaps=True)
+
+
 def _exchanged_bytes(row: RowTexts, op: str, devices: int) -> int | None:
     """Of the whole tensor."""
     text = row.shapes.lower()
     whole = bytes_in(text, "total")
     if whole is not None:
         return whole
-    is_output = bool(re.search(r"\bout(put)?\b", text))
-    grows, shrinks = op == "all_gather" and not is_output, op == "reduce_scatter" and is_output
+    found = operands_in(text)
+    said = re.findall(r"\b(in|out)(?:put)?\b", text.partition("[")[0] if found else text)
+    is_output = bool(said) and said[-1] == "out"
+    grows, shrinks = op in _GROWING and not is_output, op == "reduce_scatter" and is_output
     times = devices if grows or shrinks else 1
-    each = bytes_in(text, "per device")
-    extents = extents_in(text)
-    if extents is None:
-        return None if each is None else each * times
+    if not found:
+        each = bytes_in(text, r"(?:per[ -]device|/\s*device|each)")
+        if each is None:
+            return None if row.is_of_a_model() else bare_bytes_in(text)  # a 70B is no size of a tensor
+        return each * times
+    extents = found[0]
     rows = math.prod(extents[:-2])
     high, wide = (extents[-2], extents[-1]) if len(extents) > 1 else (1, extents[-1])
     return rows * tiles_of(high, wide) * TILE_BYTES[row.dtype()] * times
 
 
 def _product(row: RowTexts, chip: Chip, op: str) -> Product | None:
-    if not op.startswith(_PRODUCTS):
+    if kind_of(op) is not OpKind.PRODUCT:
         return None
     found = mkn_in(row.shapes)
     text = row.text()
     if found is None:
-        if _is_of_a_model(row):
+        if row.is_of_a_model():
             return None
         raise Unexpressed("the extents M x K x N are not told")
-    m, k, n = _tile_counts(found)
+    m, k, n = _tile_counts(found[1:])
     in0, in1, out = _operand_dtypes(row)
     phases = phases_in(text) or (2 if TILE_BYTES[in1] >= 1024 else 1)
     memory = row.memory.lower()
@@ -176,6 +181,8 @@ def _product(row: RowTexts, chip: Chip, op: str) -> Product | None:
         TILE_BYTES[out],
         phases,
         given or (_PREFETCH_GRID if prefetched else chip.grid()),
+        found[0],
+        found[0],
         in0_in_l1=places.get("in0", all_in_l1),
         in1_in_l1=places.get("in1", prefetched),
         out_in_l1=places.get("out", all_in_l1),
@@ -183,6 +190,12 @@ def _product(row: RowTexts, chip: Chip, op: str) -> Product | None:
         clock=_clock(row),
         height_cores=(cores_in(text) or 0) if re.search(r"height[-_ ]sharded", memory) else 0,
     )
+
+
+def _minimal_product(row: RowTexts, chip: Chip, op: str) -> Chain | None:
+    """Another algorithm than that of the measured sweeps: their law, in a band of its own."""
+    product = _product(row, chip, op) if op.startswith("minimalmatmul") else None
+    return None if product is None else Chain("minimal_matmul", (product,))
 
 
 def _tile_counts(extents: Sequence[int]) -> list[int]:
@@ -220,6 +233,8 @@ def _convolution(row: RowTexts, chip: Chip, op: str) -> Chain | None:
     image = re.search(r"->\d+\s+(\d+)x(\d+)", text)
     window = re.search(r"\bk(\d+)(?:x(\d+))?", text)
     if channels is None or image is None or window is None:
+        if row.is_of_a_model():
+            return None
         raise Unexpressed("channels, image or window of the convolution are not told")
     high, wide = int(window[1]), int(window[2] or window[1])
     stride = max(int(found[1]), 1) if (found := re.search(r"\bs(\d+)", text)) else 1
@@ -246,22 +261,6 @@ def _convolution(row: RowTexts, chip: Chip, op: str) -> Chain | None:
         is_tuned=True,
     )
     return convolution(product)
-
-
-def _elements(row: RowTexts, chip: Chip, op: str) -> Elements | None:
-    extents = extents_in(row.shapes)
-    if extents is None or ("element-wise" not in row.op.lower() and op not in FUNCTIONS):
-        return None
-    there = [extent for extent in extents if extent]  # trailing zeros stand for dims that there are not
-    if not there:
-        raise Unexpressed("an empty shape")
-    tiles = math.prod(there[:-2]) * tiles_of(there[-2] if len(there) > 1 else 1, there[-1])
-    cores = cores_in(row.text())
-    if cores == 0:
-        raise Unexpressed("no core takes part")
-    dtype = row.dtype()
-    moved = tiles * TILE_BYTES[dtype]
-    return Elements(op, chip, tiles, dtype, moved, moved, row.is_in_l1(), cores or cores_of(chip))
 
 
 def _host_transfer(row: RowTexts, chip: Chip, op: str) -> HostTransfer | None:
@@ -343,8 +342,11 @@ _READERS: tuple[Callable[[RowTexts, Chip, str], Workload | None], ...] = (  # th
     _no_op,
     _expert,
     _exchange,
+    _minimal_product,
     _product,
     _convolution,
-    _elements,
-    _typical,
+    large_selection,
+    sparse_attention,
+    by_extents,
+    typical,
 )

@@ -1,4 +1,4 @@
-"""What a command asks of a chip, as plain values that the laws read.
+"""Workloads: what a command asks of a chip, as plain values that the laws read.
 
 A workload is made from a command of the stream or from a row of a measurement table, so that the law that is held
 against measurements is the one that prices programs. Extents of products count tiles; sizes are bytes.
@@ -129,21 +129,52 @@ class TypicalOp(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Workloads that run one after the other as one op."""
+    """Workloads that run as one op: one after the other, or (`overlaps`) at the same time in one kernel."""
 
     name: str
     parts: tuple[Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp, ...]
+    overlaps: bool = False
 
 
 Workload = Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp | Chain
 
 
 def convolution(product: Product) -> Chain:
-    """The product that a convolution is computed as, and before it the windows, gathered row by row within L1."""
+    """The product that a convolution is computed as, and beside it the windows, gathered row by row within L1."""
     size = product.batch * product.m * product.k * product.in0_tile
-    pages = product.batch * product.m * TILE
+    pages = product.batch * product.m * TILE // 3  # neighbouring pixels of a window's row lie together
     windows = Movement("windows", product.chip, size, size, True, pages, math.prod(product.grid))
-    return Chain("convolution", (windows, product))
+    return Chain("convolution", (windows, product), overlaps=True)
+
+
+def attention(
+    chip: Chip, heads: int, rows: int, dim: int, length: int, tile: int, kv_tile: int, is_causal: bool
+) -> Chain:
+    """Scores, their softmax and the weighted sum of values, held in L1; keys and values come from DRAM.
+
+    `heads` of all users, `rows` of tiles of each, `dim` and `length` in elements; half of it where it is causal.
+    """
+    deep, columns = -(-dim // TILE), -(-length // TILE)
+    if is_causal:
+        columns = -(-columns // 2)
+    first = Product(
+        chip,
+        rows,
+        deep,
+        columns,
+        tile,
+        kv_tile,
+        tile,
+        2,
+        chip.grid(),
+        heads,
+        heads,
+        in0_in_l1=True,
+        out_in_l1=True,
+        is_tuned=True,
+    )
+    softmax = Elements("softmax", chip, heads * rows * columns, "bfloat16", 0, 0, True, cores_of(chip), 0.25)
+    return Chain("attention", (first, softmax, first._replace(k=columns, n=deep)))
 
 
 def tiles_of(rows: int, columns: int) -> int:

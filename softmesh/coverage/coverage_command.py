@@ -11,6 +11,7 @@ import click
 import softmesh
 from softmesh.coverage.usage_survey import Lacking, Share, Survey, read_usage, survey
 from softmesh.input_files.text_files import FileError
+from softmesh.option_types import Number
 
 _SHOWN = 40
 
@@ -19,7 +20,7 @@ _SHOWN = 40
 @click.argument("file", metavar="FILE.csv")
 @click.option("--json", "wants_json", is_flag=True, help="One JSON document instead of text.")
 @click.option("--all", "wants_all", is_flag=True, help=f"Every missing name, not the {_SHOWN} heaviest.")
-@click.option("--at-least", type=click.FloatRange(0, 100), metavar="PERCENT", help="Exit 1 below this share.")
+@click.option("--at-least", type=Number(0, 100), metavar="PERCENT", help="Exit 1 below this share.")
 @click.option(
     "--complete",
     metavar="GROUPS",
@@ -27,7 +28,7 @@ _SHOWN = 40
     help="Exit 1 if a name these groups use is missing without a reason: --complete a,b,c",
 )
 def coverage(file: str, wants_json: bool, wants_all: bool, at_least: float | None, complete: str) -> None:
-    """Weigh the names that programs use and softmesh has, against those it lacks.
+    """Tell which of the names that programs use exist in softmesh.
 
     FILE.csv has the columns name and score, and a_files, b_files ... for groups of programs. The share of the
     whole weighs each name by its score; that of a group by the number of its files in which the name stands. A
@@ -36,8 +37,9 @@ def coverage(file: str, wants_json: bool, wants_all: bool, at_least: float | Non
     Exit code 0: as much as asked for is there; 1: it is not; 2: wrong usage, or a file that cannot be read.
 
     \b
-    softmesh coverage api-usage.csv
-    softmesh coverage api-usage.csv --at-least 95 --complete a,b,c
+    Examples:
+      softmesh coverage api-usage.csv
+      softmesh coverage api-usage.csv --at-least 95 --complete a,b,c
     """
     try:
         found = survey(softmesh, read_usage(file))

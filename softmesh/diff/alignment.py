@@ -66,6 +66,11 @@ def same_name(op: str) -> str:
     return _SAME_NAME.get(op, op)
 
 
+def same_op(ours: Entry, theirs: Entry) -> bool:
+    """Whether both go by the same name, or by two for the same computation."""
+    return not theirs.name or theirs.name == "module" or _name(ours) == _name(theirs)
+
+
 def _form(entry: Entry) -> Hashable:
     """With how many inputs: one that also adds a bias is another op. Norms in two steps read statistics beside."""
     name = _name(entry)
@@ -75,6 +80,12 @@ def _form(entry: Entry) -> Hashable:
 def _size(entry: Entry) -> tuple[int, ...] | None:
     shape = whole_shape(entry.outputs[0])
     return None if shape is None else tuple(n for n in shape if n != 1)
+
+
+def same_size(ours: Entry, theirs: Entry) -> bool:
+    """As far as placements tell, both make as many elements by the same dims."""
+    mine = _size(ours)
+    return len(ours.outputs) == len(theirs.outputs) and mine in (None, _size(theirs))
 
 
 def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.diff.alignment import same_op
 from softmesh.diff.assembly import like, measured, value_of, whole_of
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import is_reordered, out_of_order
+from softmesh.diff.recording import READS
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
@@ -49,12 +51,19 @@ class Case:
     def grid(self) -> tuple[int, ...]:
         return self.entry.outputs[self.judged.output].dist.grid
 
+    @property
+    def room(self) -> float:
+        """The relative error that an explanation may leave: far less than there is to explain."""
+        measure = self.judged.measure
+        own = math.inf if measure is None else measure.figures.error / 2
+        return min(max(2 * self.judged.band, 1e-5), _CLOSE, own)
+
     def fits(self, other: torch.Tensor) -> bool:
         """Whether the value is this one, within what rounding and the inputs explain."""
         if self.value is None:
             return False
         found = measured(self.value, other, self.entry.outputs[self.judged.output].dtype)
-        return found is not None and found.severity <= min(max(2 * self.judged.band, 1e-5), _CLOSE)
+        return found is not None and found.severity <= self.room
 
     def same(self, found: torch.Tensor) -> bool:
         """Whether this is what the value should be."""
@@ -62,7 +71,7 @@ class Case:
             return False
         expected = self.expected.float()
         off = float((found.reshape(expected.shape).float() - expected).norm())
-        return off <= min(max(2 * self.judged.band, 1e-5), _CLOSE) * float(expected.norm())
+        return off <= self.room * float(expected.norm())
 
     def input_axes(self, kind: type[Placement]) -> list[tuple[int, Placement]]:
         """Axes along which an input has such a placement and the result is nobody's piece."""
@@ -107,10 +116,27 @@ def _coarse(case: Case) -> Finding | None:
     )
 
 
+def _other_op(case: Case) -> Finding | None:
+    """Stands in for another op of the reference, or for none."""
+    entry, partner = case.entry, case.partner
+    if entry.sends or not entry.inputs or is_of_training(entry) or entry.name in READS or case.judged.expected is None:
+        return None
+    if partner is None:
+        return Finding(
+            Cause.OTHER_PROGRAM,
+            f"the reference does not run it: it goes on with what this {entry.name} reads.",
+        )
+    if same_op(entry, partner):
+        return None
+    return Finding(
+        Cause.OTHER_PROGRAM, f"it is {entry.name} where the reference runs {partner.name} ({partner.site}) on the same."
+    )
+
+
 def _wrong_collective(case: Case) -> Finding | None:
     """Moves data along an axis or a dim that its input is not split along."""
     entry = case.entry
-    if not entry.sends or not case.words:
+    if not (entry.sends or "partition" in entry.name) or not case.words:
         return None
     words, grid = case.words[0], entry.inputs[0].dist.grid
     axis = entry.arguments.get("cluster_axis")
@@ -119,6 +145,11 @@ def _wrong_collective(case: Case) -> Finding | None:
     found = None
     if any(name in entry.name for name in ("reduce", "rs")) and isinstance(axis, int) and own is not None:
         found = _wrong_sum(axis, own, grid, others)
+    if "partition" in entry.name and isinstance(axis, int) and isinstance(own, Shard | Partial):
+        return Finding(
+            Cause.WRONG_AXIS,
+            f"each device along mesh axis {axis} keeps a slice of a piece that it has already ({own!r}).",
+        )
     if found is None and "gather" in entry.name:
         found = _wrong_gather(case, axis, own, others)
     return found
@@ -153,6 +184,13 @@ def _wrong_gather(
         return Finding(
             Cause.WRONG_AXIS,
             f"it gathers along mesh axis {axis}, and its input is split along another: {_words(case.words[0])}.",
+        )
+    elsewhere = next((at for at, word in others if isinstance(word, Shard) and word.dim % rank == dim % rank), None)
+    if dim % rank != split.dim % rank and elsewhere is not None:
+        return Finding(
+            Cause.WRONG_AXIS,
+            f"it gathers dim {dim % rank} along mesh axis {axis}, and that dim is split along axis {elsewhere}: "
+            f"{_words(case.words[0])}.",
         )
     if dim % rank != split.dim % rank:
         return Finding(
@@ -193,14 +231,21 @@ def _shard_only(case: Case) -> Finding | None:
 
 def _other_input(case: Case) -> Finding | None:
     partner, judgement = case.partner, case.judgement
-    if partner is None or len(partner.inputs) != len(case.entry.inputs):
+    if partner is None or not case.entry.inputs or not partner.inputs:
         return None
+    if len(partner.inputs) != len(case.entry.inputs):
+        ours, theirs = len(case.entry.inputs), len(partner.inputs)
+        return Finding(
+            Cause.OTHER_INPUT,
+            f"it reads {ours} tensor{'s' * (ours > 1)} where the reference reads {theirs}: a weight, bias or mask is "
+            f"{'missing' if ours < theirs else 'one too many'}.",
+        )
     for at, (mine, yours) in enumerate(zip(case.entry.inputs, partner.inputs, strict=True)):
         value, should = value_of(judgement.mine, mine), whole_of(judgement.theirs, yours)
         if value is None or should is None:
             continue
         off = measured(value, should, None)
-        if off is None or off.severity <= min(max(4 * case.judged.band, 1e-5), _CLOSE):
+        if off is not None and off.severity <= min(max(4 * case.judged.band, 1e-5), _CLOSE, 2 * case.room):
             continue
         known = judgement.expected.get(mine.value)
         if known is not None and known.stored.number == yours.value:
@@ -230,14 +275,17 @@ def _bias(case: Case) -> Finding | None:
     if devices < 2:
         return None
     for at, operand in enumerate(case.entry.inputs):
-        words = operand.dist.placements
-        if at and all(words[axis] is REPLICATE for axis in axes if axis < len(words)):
+        if at and _is_replicated(operand.dist.placements, axes):
             bias = whole_of(case.judgement.mine, operand)
             if bias is None or not _broadcasts(bias, found):
                 continue
             if case.same(found - (devices - 1) * bias) or case.same(found - devices * bias):
                 return _added_often(at, devices)
     return None
+
+
+def _is_replicated(words: Sequence[Placement], axes: Sequence[int]) -> bool:
+    return all(words[axis] is REPLICATE for axis in axes if axis < len(words))
 
 
 def _bias_of_contributions(case: Case) -> Finding | None:
@@ -335,7 +383,7 @@ def _offset(case: Case) -> Finding | None:
                 continue
             ours = found.narrow(dim, max(shift, 0), count).float()
             theirs = expected.narrow(dim, max(-shift, 0), count).float()
-            if float((ours - theirs).norm()) <= max(2 * case.judged.band, 1e-5) * float(theirs.norm()):
+            if float((ours - theirs).norm()) <= case.room * float(theirs.norm()):
                 return Finding(Cause.OFFSET, f"along dim {dim} everything stands {shift:+d} positions off.")
     return None
 
@@ -348,7 +396,7 @@ def _transposed(case: Case) -> Finding | None:
         return Finding(Cause.TRANSPOSED, "its last two dims are swapped.")
     swapped = Value(value.data.transpose(-1, -2), value.dist)
     found = measured(swapped, expected, None)
-    if found is not None and found.severity <= max(2 * case.judged.band, 1e-5):
+    if found is not None and found.severity <= case.room:
         return Finding(Cause.TRANSPOSED, "what each device holds is transposed.")
     return None
 
@@ -364,7 +412,7 @@ def _reordered(case: Case) -> Finding | None:
             Cause.REORDERED,
             f"devices {devices} along mesh axis {dealt[0]} hold parts of the reference that are others'.",
         )
-    dim = is_reordered(found, expected.reshape(found.shape), min(2 * case.judged.band, _CLOSE))
+    dim = is_reordered(found, expected.reshape(found.shape), case.room)
     if dim is None:
         return None
     where = "" if dim < 0 else f"along dim {dim} "
@@ -388,6 +436,22 @@ def _missing(case: Case) -> Finding | None:
         return None
     cause = Cause.STALE_CACHE if "cache" in last.name else Cause.OTHER_PROGRAM
     return Finding(cause, f"the reference also runs {last.name} ({last.site}) before it, and the program does not.")
+
+
+def _fused_parts(case: Case) -> Finding | None:
+    """A slice of a fused product is not a slice of each of its parts."""
+    entry = case.entry
+    is_split = "create_qkv_heads" in entry.name or "split_query_key_value" in entry.name
+    shards = [word for words in case.words[:1] for word in words if isinstance(word, Shard)]
+    if not is_split or not any(
+        word.dim == len(entry.inputs[0].shape) - entry.inputs[0].dist.lead - 1 for word in shards
+    ):
+        return None
+    return Finding(
+        Cause.REORDERED,
+        "each device has a slice of the fused queries, keys and values, and takes it for its share of each of them: "
+        "deal the fused weight out, so that a device has its queries, keys and values side by side.",
+    )
 
 
 def _size(case: Case) -> Finding | None:
@@ -437,6 +501,7 @@ _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _of_training,
     _wrong_collective,
     _partial,
+    _other_op,
     _bias,
     _bias_of_contributions,
     _shard_only,
@@ -446,6 +511,7 @@ _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _offset,
     _transposed,
     _reordered,
+    _fused_parts,
     _size,
     _missing,
     _other_values,

@@ -44,7 +44,7 @@ def compare(
     theirs = recorded(reference, is_reference=True)
     if theirs.error is not None:
         raise MeshError(f"compare: the reference raised {_raised(theirs.error)}.") from theirs.error
-    return compared(recorded(program), theirs, tolerance=tolerance)
+    return compared(recorded(program, twin=theirs), theirs, tolerance=tolerance)
 
 
 def assert_same(program: Callable[..., object], reference: Callable[..., object], **options: Any) -> None:
@@ -154,6 +154,7 @@ def divergence(judgement: Judgement, judged: Judged) -> Divergence:
         finding.cause,
         finding.text,
         entry.module,
+        entry.callers,
     )
 
 
@@ -217,4 +218,5 @@ def _other_result(judgement: Judgement) -> Divergence | None:
         f"the devices hold the right values ({words}), and the host put them together to others"
         f"{'' if is_same_shape else f', of shape {tuple(ours.shape)} in place of {tuple(theirs.shape)}'}.",
         read.module,
+        read.callers,
     )

@@ -1,4 +1,4 @@
-"""What is kept of a run that is compared: its ops in order, with the values that each read and wrote."""
+"""The record of a run that is compared: its ops in order, with the values that each read and wrote."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class Entry:
     module: str = ""
     call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # as called, `Given` in place of tensors
     gradient_of: int | None = None  # the value that it is the gradient of
+    callers: tuple[CallSite, ...] = ()  # of the program's function that the site stands in, the innermost first
     scale: float = 1.0  # a gradient is so many times that of one device: each device has a loss of its own
 
 

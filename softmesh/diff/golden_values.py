@@ -68,7 +68,7 @@ def inherited_error(ours: Recording, entry: Entry, theirs: Recording, other: Ent
     if with_ours[at].numel() != expected.numel() or with_theirs[at].numel() != expected.numel():
         return None
     size = float(expected.double().norm())
-    moved = float((with_ours[at] - with_theirs[at]).double().norm())
+    moved = float((with_ours[at].double() - with_theirs[at].double()).norm())
     if not size > 0:
         return None
     off = with_theirs[at].reshape(expected.shape).double() - expected.double()

@@ -45,13 +45,16 @@ class GradientRecorder:
         self._readers: dict[int, list[Entry]] = defaultdict(list)
         self._makers: dict[int, Entry] = {}
 
+    def made_by(self, entry: Entry) -> None:
+        """Also while nothing asks for gradients: the program's first parameter comes before that."""
+        self._makers.update((stored.number, entry) for stored in entry.outputs)
+
     def note(self, entry: Entry, inputs: Sequence[CommandTensor], outputs: Sequence[CommandTensor]) -> None:
         """An op of the forward pass: what it read and made is met again on the way back."""
         for operand, tensor in zip(entry.inputs, inputs, strict=True):
             self._readers[operand.value].append(entry)
             self._tap(tensor, operand.value, self._makers.get(operand.value))
         for stored, tensor in zip(entry.outputs, outputs, strict=True):
-            self._makers[stored.number] = entry
             self._tap(tensor, stored.number, entry)
 
     def _tap(self, tensor: CommandTensor, value: int, maker: Entry | None) -> None:

@@ -8,24 +8,27 @@ right again later was only kept in another order.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 
 from softmesh.diff.alignment import aligned
-from softmesh.diff.assembly import Measure, measured, value_of, whole_of
+from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
 from softmesh.diff.golden_values import inherited_error
 from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.recording import READS, Entry, Recording
 from softmesh.diff.result import Verdict
-from softmesh.diff.tolerances import GROWTH, Tolerances, unit
+from softmesh.diff.stand_ins import StandIns
+from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
 from softmesh.diff.value_store import Stored
 from softmesh.placement.placements import LOCAL, Partial
+from softmesh.progress import tracked
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _SMALL = 0.05
+_MOST_GROWN = 0.5  # of a value, what may be put down to its inputs without a look at what the op makes of them
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
@@ -51,6 +54,7 @@ class Judged:
     verdict: Verdict = Verdict.NOT_COMPARED
     is_carried: bool = False
     may_be_carried: bool = False  # to ops that were not compared
+    is_apart: bool = False  # the reference has no such op: it may do the same in other steps
     unfit: bool = False  # there is a reference, and no reading has its size
 
     @property
@@ -74,16 +78,21 @@ class Judgement:
         tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._stand_ins = StandIns(mine, theirs, self.pairs)
         self._by_inputs = {
             (one.name, *(each.value for each in one.inputs)): one for one in theirs.entries if one.inputs
         }
-        self._gradients = {one.gradient_of: one for one in theirs.entries if one.gradient_of is not None}
+        self._gradients: dict[int, list[Entry]] = defaultdict(list)  # of each backward pass, by value
+        for one in theirs.entries:
+            if one.gradient_of is not None:
+                self._gradients[one.gradient_of].append(one)
+        self._seen_gradients: Counter[int] = Counter()  # of a value of ours
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
         self.judged: list[Judged] = []
-        for entry in mine.entries:
+        for entry in tracked(mine.entries, "comparing op by op"):
             self.judged.append(self._judge(entry))
         self._trace_on()
         self.first = self._blamed()
@@ -93,9 +102,12 @@ class Judgement:
     def _judge(self, entry: Entry) -> Judged:
         partner = self.pairs.get(entry.number)
         other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
-        if other is not None and other.site != entry.site:
+        if other is not None and other.site != entry.site and entry.gradient_of is None:
             other = self._reader_of_the_same(entry) or other
-        judged = Judged(entry, other)
+        is_apart = other is None
+        if other is None:
+            other = self._stand_ins.replaced(entry, self.expected)
+        judged = Judged(entry, other, is_apart=is_apart)
         if self.parted:
             return judged
         self._expect(entry, other)
@@ -118,9 +130,14 @@ class Judgement:
         return self._by_inputs.get((entry.name, *(None if one is None else one.stored.number for one in known)))
 
     def _gradient_partner(self, entry: Entry) -> Entry | None:
-        """The gradient that came back to the same value of the reference."""
+        """The gradient that came back to the same value of the reference, in the same backward pass."""
         should = None if entry.gradient_of is None else self.expected.get(entry.gradient_of)
-        return None if should is None else self._gradients.get(should.stored.number)
+        if should is None or entry.gradient_of is None:
+            return None
+        at = self._seen_gradients[entry.gradient_of]
+        self._seen_gradients[entry.gradient_of] += 1
+        found = self._gradients[should.stored.number]
+        return found[min(at, len(found) - 1)] if found else None
 
     def _expect(self, entry: Entry, other: Entry | None) -> None:
         if entry.name in READS and other is not None and other.outputs:
@@ -132,8 +149,19 @@ class Judgement:
             known = [self.expected[one.value] for one in entry.inputs if one.value in self.expected]
             if known:
                 self.expected[entry.outputs[0].number] = known[0]  # it moves a value, and leaves it what it is
+        elif other is None:
+            source = self._stand_ins.skipped(entry, self.expected)
+            if source is not None:
+                self.expected[entry.outputs[0].number] = Expected(
+                    source.stored, self.expected[entry.inputs[0].value].entry
+                )
 
     def _measure(self, judged: Judged, at: int, should: Expected) -> None:
+        stored = judged.entry.outputs[at]
+        if stored.digest and stored.digest == should.stored.digest and stored.dtype == should.stored.dtype:
+            if judged.measure is None:
+                judged.measure, judged.output, judged.expected = same_measure(stored), at, should
+            return
         value = value_of(self.mine, judged.entry.outputs[at])
         expected = whole_of(self.theirs, should.stored)
         if value is None or expected is None:
@@ -147,7 +175,7 @@ class Judgement:
         if judged.measure is None or found.severity > judged.severity:
             own = self._tolerances.of_rounding(self.mine, judged.entry, at, should.stored.dtype)
             judged.measure, judged.output, judged.expected = found, at, should
-            judged.own, judged.band = own, own + GROWTH * judged.brought
+            judged.own, judged.band = own, own + min(GROWTH * judged.brought, _MOST_GROWN)
             judged.unfit = False
 
     def _decide(self, judged: Judged) -> None:
@@ -192,6 +220,11 @@ class Judgement:
         assert measure is not None
         if entry.name.rpartition(".")[2] in _CHOSEN:
             return judged.brought > 0 or measure.figures.error < 0.05
+        added, factor = of_cancellation(self.mine, entry, judged.output)
+        if added or factor > 1:
+            judged.band = max(judged.band, judged.own + added + GROWTH * factor * judged.brought)
+            if judged.severity <= judged.band:
+                return True
         if other is None or not judged.brought:
             return False
         moved = inherited_error(self.mine, entry, self.theirs, other, judged.output)
@@ -259,10 +292,12 @@ class Judgement:
             is_end = one.verdict in wrong or any(number in self._off for number in made)
             one.may_be_carried = any(reader.may_be_carried for reader in after) if after else is_end
             one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
-            if one.verdict is Verdict.MISTAKE and not one.is_carried and one.may_be_carried:
-                one.is_carried = not self._is_dealt(one)
             if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = not self._is_rearranged(one)
+                one.is_carried = self._is_carried_otherwise(one)
+
+    def _is_carried_otherwise(self, mistake: Judged) -> bool:
+        """By the values themselves, where none of its readers carries it on."""
+        return (mistake.may_be_carried and not self._is_dealt(mistake)) or not self._is_rearranged(mistake)
 
     def _blamed(self) -> Judged | None:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
@@ -300,7 +335,7 @@ class Judgement:
 
         Else what looks right later does so because little of it is left there.
         """
-        if judged.unfit or judged.measure is None or judged.expected is None:
+        if judged.unfit or judged.is_apart or judged.measure is None or judged.expected is None:
             return True
         if self._takes_partial(judged):
             return False
@@ -308,7 +343,7 @@ class Judgement:
         theirs = whole_of(self.theirs, judged.expected.stored)
         if ours is None or theirs is None:
             return True
-        return is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
+        return self._is_dealt(judged) or is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
 
 
 def falls_apart(entry: Entry) -> bool:

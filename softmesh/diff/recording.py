@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import runpy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
 
+from softmesh.callsite import CallSite, is_ours, raw_callers, resolved
 from softmesh.diff.entries import Entry, Given, Operand, Recording
 from softmesh.diff.gradient_recording import GradientRecorder
 from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
+from softmesh.progress import working
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.grad_mode import GRADIENTS
@@ -24,6 +29,9 @@ READS = ("to_torch", "from_device")  # what comes to the host is compared as if 
 _SILENT = ("deallocate", "get_device_tensors")
 _SEED = 0
 _SAMPLES = 16
+_CALLERS = 4
+_MUCH = 64 << 20  # bytes of values
+_STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
 _MOVING = (
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
@@ -40,7 +48,7 @@ class Recorder:
         self._is_reference = is_reference
         self._is_silent = False
         self._section = ""  # as the program's last signpost names it
-        self._known: dict[tuple[int, int], tuple[int, str]] = {}  # by memory: the value in it, and some of it
+        self._known: dict[tuple[int, int], tuple[int, list[float]]] = {}  # by memory: the value in it, and some of it
         self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
 
@@ -94,7 +102,7 @@ class Recorder:
         if command.name in READS:
             made = tuple(run.store.values[operand.value] for operand in inputs)
         else:
-            made = tuple(self._put(tensor) for tensor in outputs)
+            made = tuple(self._put(tensor, digested=not inputs) for tensor in outputs)
         op = OPERATIONS.get(command.name)
         entry = Entry(
             len(run.entries),
@@ -107,10 +115,13 @@ class Recorder:
             command.within,
             self._module_of() if self._module_of is not None else self._section,
             self._call_of(command),
+            callers=_callers_of(command),
         )
         run.entries.append(entry)
-        if GRADIENTS.in_use and command.name not in READS:
-            self.gradients.note(entry, command.inputs, outputs)
+        if command.name not in READS:
+            self.gradients.made_by(entry)
+            if GRADIENTS.in_use:
+                self.gradients.note(entry, command.inputs, outputs)
 
     def _operand(self, tensor: CommandTensor, written: Collection[int] = ()) -> Operand:
         """What the tensor held; where the op wrote in place, before it did."""
@@ -120,24 +131,42 @@ class Recorder:
         number = known[0] if known is not None and is_same else self._put(tensor).number
         return Operand(number, tuple(data.shape), tensor.view_distribution())
 
-    def _put(self, tensor: CommandTensor) -> Stored:
+    def _put(self, tensor: CommandTensor, *, digested: bool = False) -> Stored:
         data = tensor.view_data()
-        stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype)
+        stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype, digested=digested)
         self._known[data.data_ptr(), data.numel()] = stored.number, _sample(data)
         return stored
 
     def _call_of(self, command: Command) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if not self._calls or self._calls[-1][0].name != command.name:
+        if not self._calls or self._calls[-1][0].name != command.name or not command.inputs:
             return None
         _, args, kwargs = self._calls[-1]
         tensors = list(command.inputs)
         return _without_tensors(args, tensors), _without_tensors(kwargs, tensors)
 
 
-def _sample(data: torch.Tensor) -> str:
+_resolved = lru_cache(maxsize=4096)(resolved)
+
+
+def _callers_of(command: Command) -> tuple[CallSite, ...]:
+    """Up to the program's first line; ops are often called by a function of the program's own."""
+    found = []
+    for raw in raw_callers(command.raw_site, 2, _CALLERS):
+        if is_ours(raw[0].co_filename) or raw[0].co_filename in _STARTERS:
+            break
+        found.append(_resolved(raw))
+    return tuple(found)
+
+
+def _sample(data: torch.Tensor) -> list[float]:
     """Some of the values, to tell whether memory holds what it did."""
-    flat = data.detach().as_strided((data.numel(),), (1,)) if data.is_contiguous() else data.detach().flatten()
-    return str(flat[:: max(1, len(flat) // _SAMPLES)][: _SAMPLES + 1].tolist())
+    data = data.detach()
+    count = data.numel()
+    if not data.is_contiguous():
+        data = data.flatten()
+    step = max(1, count // _SAMPLES)
+    found: list[float] = data.as_strided((min(_SAMPLES, count),), (step,)).tolist()
+    return [0.0 if value != value else value for value in found]  # a NaN is not even itself
 
 
 def _product(shape: tuple[int, ...]) -> int:
@@ -175,18 +204,25 @@ def same_random_numbers() -> Iterator[None]:
 
 
 def recorded(
-    program: Callable[[], object], module_of: Callable[[], str] | None = None, *, is_reference: bool = False
+    program: Callable[[], object],
+    module_of: Callable[[], str] | None = None,
+    *,
+    is_reference: bool = False,
+    twin: Recording | None = None,
 ) -> Recording:
-    """Run it; what it raises is kept with what it did until then.
+    """Run it; what it raises is kept with what it did until then. What `twin` put on devices as well is not kept twice.
 
     In a reference on one device, collectives that are refused there hand on what they were given.
     """
-    run = Recording(ValueStore())
+    run = Recording(ValueStore(twin=None if twin is None else twin.store))
     recorder = Recorder(run, module_of, is_reference)
     watching = recorder.gradients.watching()
-    with same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
+    doing = working("running the reference" if is_reference else "running the program")
+    with doing, same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
         try:
             run.result = program()
         except Exception as error:
             run.error = error
+    if run.store.size > _MUCH:
+        gc.collect()  # models hold themselves in cycles, and the next run needs their memory
     return run

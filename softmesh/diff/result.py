@@ -1,4 +1,4 @@
-"""What is told of single ops when two runs are compared: figures, verdicts, the first divergence and its cause."""
+"""The result of comparing two runs: figures and verdicts of single ops, the first divergence and its cause."""
 
 from __future__ import annotations
 
@@ -93,6 +93,7 @@ class Divergence:
     cause: Cause
     explanation: str
     module: str = ""
+    callers: tuple[CallSite, ...] = ()  # of the function that the line stands in, the innermost first
 
     def __str__(self) -> str:
         inside = f" in {self.module}" if self.module else ""
@@ -100,6 +101,7 @@ class Divergence:
         return "\n".join(
             [
                 f"First divergence: {self.op} at {self.site} ({self.site.function}){inside}, op {self.number}",
+                *([f"  called   {callers_text(self.callers)}"] if self.callers else []),
                 f"  chips    {chips_text(self.coords)}",
                 f"  indices  [{box}]",
                 f"  figures  PCC {self.pcc:.6f}, largest error {self.max_error:.3g} ({self.ulp:.0f} ulp), "
@@ -107,6 +109,10 @@ class Divergence:
                 f"  cause    {self.cause.value}: {self.explanation}",
             ]
         )
+
+
+def callers_text(callers: Sequence[CallSite]) -> str:
+    return ", ".join(f"from {one} ({one.function})" for one in callers)
 
 
 def chips_text(coords: Sequence[MeshCoordinate]) -> str:

@@ -1,11 +1,13 @@
-"""How far an op may be off by rounding alone: from its dtypes, what it adds up, and what its inputs bring along."""
+"""Tolerances of ops for rounding alone: from their dtypes, what they add up, and what their inputs bring along."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from softmesh.diff.assembly import value_of
+import torch
+
+from softmesh.diff.assembly import value_of, whole_of, whole_shape
 from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.gradient_recording import MOVED
 from softmesh.hardware.enums import DataType
@@ -83,6 +85,40 @@ class Tolerances:
         parts = float(value.data.float().norm())
         total = float(value.combined().data.float().norm())
         return max(1.0, parts / total) if total > 0 else 1.0
+
+
+def of_cancellation(run: Recording, entry: Entry, at: int) -> tuple[float, float]:
+    """What terms that nearly cancel add: to the op's own error, and as a factor of what its inputs bring along.
+
+    A sum is off by what its terms are, and not by what is left of them: the gradient of a bias to which a softmax is
+    indifferent is all noise.
+    """
+    value = whole_of(run, entry.outputs[at])
+    parts = None if value is None else _terms(run, entry)
+    size = 0.0 if value is None else float(value.double().norm())
+    if parts is None or value is None or parts.numel() <= value.numel() or value.numel() == 0:
+        return 0.0, 1.0
+    squares = parts.double().square().sum_to_size(_same_rank(value.shape, parts.dim()))
+    lengths = parts.numel() / value.numel()
+    if not size > 0:
+        return math.inf, 1.0
+    spread = float(squares.sum().sqrt())
+    return UNITS[DataType.FLOAT32] * math.sqrt(lengths) * spread / size, max(1.0, spread / size)
+
+
+def _terms(run: Recording, entry: Entry) -> torch.Tensor | None:
+    """What is added up over whole dims: by a sum or a mean, or where a small tensor's gradient comes back."""
+    is_sum = entry.gradient_of is not None or entry.name in ("sum", "mean")
+    found = whole_of(run, entry.inputs[0]) if is_sum and entry.inputs else None
+    made = tuple(run.store.values[entry.outputs[0].number].shape)[entry.outputs[0].dist.lead :]
+    if found is None or len(made) > found.dim():
+        return None
+    wanted = _same_rank(whole_shape(entry.outputs[0]) or made, found.dim())
+    return found if all(n in (1, size) for n, size in zip(wanted, found.shape, strict=True)) else None
+
+
+def _same_rank(shape: Sequence[int], rank: int) -> list[int]:
+    return [1] * (rank - len(shape)) + list(shape)
 
 
 def _accumulation(run: Recording, entry: Entry, allowed: float) -> float:

@@ -125,7 +125,7 @@ class CallCache:
             elif kind is not float:
                 key.append(value)
             elif self._place(at, args, kwargs) not in self._free_at:
-                key.append(repr(value))  # 0.0 and -0.0 are equal, too
+                key.append(_float_key(value))
         if device is None:
             return None
         key.append(device.unique_id)
@@ -158,6 +158,11 @@ class CallCache:
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[call.key] = call.epoch, compiled
+
+
+def _float_key(value: float) -> float | str:
+    """0.0 and -0.0 are equal, and nan is equal to nothing; `repr` takes longer than all the rest."""
+    return value if value and value == value else repr(value)
 
 
 # -- what is kept --------------------------------------------------------------------------------
@@ -203,7 +208,8 @@ class CompiledCall:
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device, given = call.device, call.given
         if self._shared is not None and device.ranks is not None:
-            device.ranks.calls.note(self._shared, addresses_of(self._tensors(call)))
+            shared = self._shared.on_queue(current_queue())
+            device.ranks.calls.note(shared, addresses_of(self._tensors(call)))
         device.note_launch(None)
         values = []
         for at, constant in self.slots:

@@ -1,4 +1,4 @@
-"""How an op can be called, as data: the arguments of each form, with their types and defaults.
+"""CallForm, one way to call an op as data: its arguments, with their types and defaults.
 
 Type stubs and help texts read it. A form as text names its arguments: those before the bar may be given by position,
 a `?` marks those that have a default, and `other:padding` has the type of `padding`.

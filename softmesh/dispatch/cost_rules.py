@@ -1,4 +1,4 @@
-"""What an op costs one device: arithmetic, and bytes in and out of memory."""
+"""Cost rules of ops: arithmetic, and bytes in and out of memory, for one device."""
 
 from __future__ import annotations
 

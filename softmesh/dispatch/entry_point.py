@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from softmesh.dispatch.call_cache import Call, Calls
 from softmesh.errors import ArgumentError, ArgumentValueError, SoftmeshError
 from softmesh.runtime import commands
-from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
+from softmesh.runtime.gpu_errors import gpu_error_of
 from softmesh.runtime.memory.host_memory import shortage_of
 from softmesh.runtime.queues import cuda_streams
 from softmesh.runtime.queues.queue_id import command_queue
@@ -133,10 +133,10 @@ class EntryPoint:
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, SoftmeshError):
                 raise
-            shortage = shortage_of(self.name, error) or gpu_shortage_of(self.name, error, _mesh_of(args, kwargs))
-            if shortage is None:
+            known = shortage_of(self.name, error) or gpu_error_of(self.name, error, _mesh_of(args, kwargs))
+            if known is None:
                 raise
-            raise shortage from error
+            raise known from error
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""
@@ -186,7 +186,12 @@ def _through_interceptors(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[st
     """The call, asked through everyone in line; the latest comes first."""
 
     def proceed(*args: Any, **kwargs: Any) -> Any:
-        return op._invoked(args, kwargs, None if op.cache is None else op.cache.look_up(args, kwargs))
+        call = None if op.cache is None else op.cache.look_up(args, kwargs)
+        if call is not None and call.compiled is not None:
+            result = call.compiled.run(call, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        return op._invoked(args, kwargs, call)
 
     for interceptor in INTERCEPTORS:
         proceed = functools.partial(_ask, interceptor, op, proceed)

@@ -1,4 +1,4 @@
-"""What `help(ttnn.relu)` tells of an op: what it computes, its arguments, where its result lies, one example.
+"""The text of `help(ttnn.relu)`: what an op computes, its arguments, where its result lies, one example.
 
 Put together when it is asked for, from the definition and what is known of calls.
 """

@@ -1,4 +1,4 @@
-"""What an op's definition sees of a tensor: shape, dtype, layout; no values, no mesh."""
+"""Operand, a tensor as an op's definition sees it: shape, dtype, layout; no values, no mesh."""
 
 from __future__ import annotations
 

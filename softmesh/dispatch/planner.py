@@ -36,7 +36,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
-from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
+from softmesh.runtime.gpu_errors import gpu_error_of
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
@@ -203,8 +203,8 @@ class Planner:
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             device = self.tensors[0].storage.device
-            if shortage := shortage_of(self.op.name, error) or gpu_shortage_of(self.op.name, error, device):
-                raise shortage from error
+            if known := shortage_of(self.op.name, error) or gpu_error_of(self.op.name, error, device):
+                raise known from error
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""What tells the programs of element-wise ops apart: one serves tensors of any shape."""
+"""Program cache keys of element-wise ops: one program serves tensors of any shape."""
 
 from __future__ import annotations
 

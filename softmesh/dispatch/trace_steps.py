@@ -1,4 +1,4 @@
-"""How the call of an op becomes a step of a trace."""
+"""Turns the call of an op into a step of a trace."""
 
 from __future__ import annotations
 

@@ -173,11 +173,11 @@ class Redistribution(Unified):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """`(input_tensor, placements)`: the same value, placed as asked, by the cheapest sequence of collectives."""
-        tensor, placements = self.asked(args, kwargs)
+        tensor, placements = self.tensor_and_placements(args, kwargs)
         made: Tensor = super().__call__(tensor, output_topology=placements, implicit="allow")
         return made
 
-    def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def tensor_and_placements(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """The tensor and the placements, by position or by name."""
         names = ("input_tensor", "placements")
         given = dict(zip(names, args, strict=False)) | kwargs

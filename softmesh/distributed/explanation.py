@@ -143,7 +143,7 @@ def explain(
     request = kwargs.pop("output_topology", None)
     kwargs.pop("implicit", None)
     if isinstance(known, Redistribution):
-        tensor, request = known.asked(args, kwargs)
+        tensor, request = known.tensor_and_placements(args, kwargs)
         args, kwargs = (tensor,), {}
     runnable, _, device = known.planned(args, kwargs, request)
     return Explanation(runnable.plan, device, runners_up)

@@ -179,8 +179,8 @@ def strategies_for(problem: Problem) -> Iterator[Strategy]:
         ways_in = tuple(way for way in found if way is not None)
         gives = split.gives
         if len(ways_in) == len(found) and problem.result.can_be(gives):
-            held = [one.held(layout) for one, layout in zip(known, needs, strict=True)]
-            shape, size = result.held(gives)
+            held = [one.piece_size(layout) for one, layout in zip(known, needs, strict=True)]
+            shape, size = result.piece_size(gives)
             yield Strategy(
                 split,
                 needs,

@@ -131,7 +131,7 @@ class Routes:
         self._from: dict[Layout, dict[Layout, Way]] = {}
         self._held: dict[Layout, tuple[Extents, int]] = {}
 
-    def held(self, layout: Layout) -> tuple[Extents, int]:
+    def piece_size(self, layout: Layout) -> tuple[Extents, int]:
         """What a device has of it: the shape of its piece, and the bytes."""
         found = self._held.get(layout)
         if found is None:

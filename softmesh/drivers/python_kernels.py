@@ -160,6 +160,9 @@ class Core:
         self.args, self.compile_args = list(args), compile_args
         self._pages, self._fifos, self._counters = pages, fifos, counters
 
+    def __repr__(self) -> str:
+        return f"Core({self.index} of {self.count}, at {self.xy})"
+
     def pages(self, address: int, page_size: int, *, mem: MemoryKind = "dram", banks: int | None = None) -> Pages:
         """The card's memory from `address` on; page i lies in bank i % banks, of all of them unless told."""
         return self._pages(mem, banks, address, page_size)

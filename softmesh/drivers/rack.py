@@ -28,6 +28,9 @@ class Rack:
         self._make = make
         self._opened: dict[int, SoftwareCard] = {}
 
+    def __repr__(self) -> str:
+        return f"Rack({', '.join(f'{index}: {serial}' for index, serial in self.serials.items())})"
+
     def __call__(self, index: int) -> SoftwareCard:
         if index not in self.serials:
             raise MeshError(f"there is no card {index} in this rack; it has {sorted(self.serials)}")

@@ -127,6 +127,10 @@ class SoftwareCard(SerialCard):
         self._new_memory = new_memory
         self._memories = self._empty_memories()
 
+    def __repr__(self) -> str:
+        info, state = self.info, "closed" if self.closed else "open"
+        return f"{type(self).__name__}({info.index}, {info.serial!r}: {info.board}, {info.num_cores} cores, {state})"
+
     def _empty_memories(self) -> Mapping[MemoryKind, Memory]:
         return {
             "dram": self._new_memory(self.info.dram_banks),

@@ -28,9 +28,9 @@ _OUTPUTS = ("perfetto", "visualizer", "ops_csv", "html")
 @click.option("--calibration", metavar="FILE", help="A cost model of yours, written by `softmesh calibrate`.")
 @click.option("--against", metavar="FILE", help="Another program, to compare with.")
 @click.option("--against-system", metavar="S", help="Compare with the same program on another machine.")
-@click.option("--against-fabric", metavar="F", help="Compare with the same under another fabric.")
+@click.option("--against-fabric", metavar="F", help="Compare with the same program under another fabric.")
 @click.option(
-    "--against-down", multiple=True, metavar="SPEC", help="Compare with the same machine, where this is broken."
+    "--against-down", multiple=True, metavar="SPEC", help="Compare with the same machine when this is broken."
 )
 @click.option("--record", metavar="FOLDER", help="Write records into this folder, for --merge, and print nothing.")
 @click.option("--merge", is_flag=True, help="FILE is a folder that --record wrote: make one estimate of all its ranks.")
@@ -40,11 +40,12 @@ def estimate(file: str, args: tuple[str, ...], **given: Any) -> None:
     """Run a program, and tell what it takes: by op and by line, on links and in memory.
 
     \b
-    softmesh estimate --system Galaxy --no-values model.py --its --arguments
-    softmesh estimate --system T3000 a.py --against b.py
-    softmesh estimate --system T3000 --against-down link:0-1 model.py
+    Examples:
+      softmesh estimate --system Galaxy --no-values model.py --its --arguments
+      softmesh estimate --system T3000 a.py --against b.py
+      softmesh estimate --system T3000 --against-down link:0-1 model.py
 
-    The program gets its own ARGS, and its exit code is ours.
+    The program gets ARGS, and its exit code is the exit code of this command.
     """
     request = Request(
         file,

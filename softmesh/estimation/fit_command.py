@@ -35,7 +35,8 @@ def fit(
     """Tell whether a program fits: DRAM and L1 of each bank at their peaks, and what would help.
 
     \b
-    softmesh fit --system N150 model.py --its --arguments
+    Example:
+      softmesh fit --system N150 model.py --its --arguments
 
     Exit code 0: it fits; 1: it does not; the program's own where it failed.
     """

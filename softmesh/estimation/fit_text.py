@@ -1,4 +1,4 @@
-"""Whether a program fits, for a terminal: verdict, memories at their peaks, the largest tensors, what would help."""
+"""The answer of `softmesh fit` for a terminal: verdict, memories at their peaks, the largest tensors, what may help."""
 
 from __future__ import annotations
 

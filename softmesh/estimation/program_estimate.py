@@ -23,10 +23,10 @@ from softmesh.cost.timeline import Estimate
 from softmesh.errors import DeviceMemoryWarning, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
-from softmesh.program_start import as_program, run_as_main, shown
+from softmesh.program_start import as_program, check_program, run_as_main, shown
 from softmesh.runtime import commands
 from softmesh.runtime.memory.out_of_memory import VARIABLE as MEMORY
-from softmesh.systems.system_choice import DOWN, MOCK_DESCRIPTOR, SYSTEM, chosen_machine
+from softmesh.systems.system_choice import DOWN, MOCK_DESCRIPTOR, SYSTEM, choose_in_environment
 from softmesh.value_free import without_values
 
 _FILES = "run_*.json"
@@ -61,8 +61,7 @@ class Request:
 
     def check(self) -> None:
         """Refuse what cannot be run, before anything runs."""
-        if not self.as_module and not os.path.isfile(self.file):
-            raise MeshError(f"There is no file {self.file}.")
+        check_program(self.file, self.as_module)
         fabric_named(self.fabric)
         if self.calibration is not None:
             read_calibration(self.calibration)
@@ -90,17 +89,12 @@ def fabric_named(name: str | None) -> FabricConfig | None:
 def on_machine(request: Request) -> Iterator[None]:
     """Chosen by the environment, so that processes the program starts are on the same machine."""
     kept = {name: os.environ.get(name) for name in (SYSTEM, MOCK_DESCRIPTOR, DOWN, MEMORY)}
-    if request.system is not None:
-        os.environ[SYSTEM] = request.system
-        os.environ.pop(MOCK_DESCRIPTOR, None)
-    if request.down:
-        os.environ[DOWN] = ",".join(request.down)
     os.environ.setdefault(MEMORY, "track")  # a full memory is told at the end, with what was missing
     before = settings.what_if
     settings.what_if = settings.WhatIf(fabric_named(request.fabric), is_relaxed=bool(request.down))
     try:
         if request.system is not None or request.down:
-            chosen_machine()
+            choose_in_environment(request.system, request.down)
         yield
     finally:
         settings.what_if = before

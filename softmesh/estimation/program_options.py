@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from softmesh.option_types import WholeNumber
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 SETTINGS = {"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]}
@@ -50,7 +52,7 @@ def program_options(command: _Command) -> _Command:
         click.option("--system", metavar="S", help="The machine: T3000, Galaxy, torus:4x4, a cluster descriptor ..."),
         click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8."),
         click.option("--fabric", metavar="F", help="Use this fabric, not the one the program sets: FABRIC_1D_RING ..."),
-        click.option("-n", "ranks", type=click.IntRange(1, 1024), help="Start this many processes (ranks) over MPI."),
+        click.option("-n", "ranks", type=WholeNumber(1, 1024), metavar="N", help="Start N processes (ranks) over MPI."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
         click.argument("file"),
         click.argument("args", nargs=-1, type=click.UNPROCESSED),

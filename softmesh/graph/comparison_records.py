@@ -1,4 +1,4 @@
-"""What comparison mode found about tensors, until it is written beside a report.
+"""Records of comparison mode about tensors, until they are written beside a report.
 
 A record is a dict with the fields of TT-NN's tables: `tensor_id`, `golden_tensor_id`, `matches`, `desired_pcc`,
 `actual_pcc`. Local records hold an op's result against its golden function on the same inputs; comparison mode makes

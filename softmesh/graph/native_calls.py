@@ -1,4 +1,4 @@
-"""What TT-NN's native layer calls an op in captured graphs: the device operation it launches, and its two arguments.
+"""Native names of ops in captured graphs: the device operation that TT-NN launches, and its two arguments.
 
 `ttnn.add` and `ttnn.eq` are `BinaryNgDeviceOperation`; which of them stands among the attributes. Where the name of a
 device operation was not seen anywhere it is made of the op's, as most are.

@@ -92,7 +92,7 @@ def _source_line(file: str, line: int, sources: dict[str, list[str]]) -> str:
 @click.option(
     "--runtime/--no-runtime",
     default=True,
-    help="Hold descriptors to what the runtime takes, or only to what can be parsed.",
+    help="Check the runtime's rules as well, or only the syntax.",
 )
 @click.option("--json", "wants_json", is_flag=True, help="One JSON document instead of text.")
 def lint(
@@ -108,8 +108,9 @@ def lint(
     Exit code 0: no errors; 1: errors found; 2: wrong usage.
 
     \b
-    softmesh lint mgd.textproto --system T3000 --fabric FABRIC_2D
-    softmesh lint rank_bindings.yaml --json
+    Examples:
+      softmesh lint mgd.textproto --system T3000 --fabric FABRIC_2D
+      softmesh lint rank_bindings.yaml --json
     """
     try:
         reports = lint_files(files, system, down, fabric, runtime)

@@ -1,4 +1,4 @@
-"""Where an op's result lies, in words: rules say it of themselves, and help texts find the rule an op names."""
+"""Placement rules in words: each says where an op's result lies, and help texts find the rule an op names."""
 
 from __future__ import annotations
 

@@ -50,22 +50,31 @@ class LockstepError(MeshError):
 class SharedCall:
     """What is to be said of a call, and a number that stands for it: the same in every process."""
 
-    __slots__ = ("_told", "code", "last", "text")
+    __slots__ = ("_on_others", "_texts", "code", "last", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.code = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         # By the number of the code, which is kept: hashing the code itself reads all of it.
-        self._told: dict[tuple[int, int], tuple[CodeType, int, CallText]] = {}
+        self._texts: dict[tuple[int, int], tuple[CodeType, int, CallText]] = {}
         self.last: tuple[CodeType | None, int, CallText] = (None, 0, CallText(b""))  # where it was made last
+        self._on_others: dict[int, SharedCall] = {}
 
-    def told(self, code: CodeType, at: int) -> CallText:
+    def on_queue(self, queue: int) -> SharedCall:
+        """The same on a command queue of the mesh, which is the first one where nothing is said."""
+        if not queue:
+            return self
+        if queue not in self._on_others:
+            self._on_others[queue] = SharedCall(f"{self.text} on queue {queue}")
+        return self._on_others[queue]
+
+    def text_with_line(self, code: CodeType, at: int) -> CallText:
         """With the line of the user's program."""
-        known = self._told.get((id(code), at))
+        known = self._texts.get((id(code), at))
         if known is None:
             line = f" at {Site(*resolved((code, at)))}".encode()
             told = CallText(_cut(self.text.encode(), LONGEST - len(line)) + line)
-            known = self._told[id(code), at] = code, at, told
+            known = self._texts[id(code), at] = code, at, told
         self.last = known
         return known[2]
 
@@ -122,7 +131,7 @@ class Lockstep:
         code, at = raw_call_site(2)
         last_code, last_at, told = call.last
         if at != last_at or code is not last_code:
-            told = call.told(code, at)
+            told = call.text_with_line(code, at)
         board = self._board
         if board is None:
             self._latest.append((count, digest, told, addresses))

@@ -9,7 +9,7 @@ import atexit
 import faulthandler
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
@@ -108,6 +108,21 @@ def _finalize(MPI: ModuleType) -> None:
     rank_reporter.send_last(rank_reporter.finished(waits.last_completed(), *exit_of_the_program()))
     if not MPI.Is_finalized():
         MPI.Finalize()
+        _look_back()
+
+
+LAST_LOOKS: list[Callable[[], None]] = []  # called once all ranks have ended their programs, at what they have left
+
+
+def _look_back() -> None:
+    for look in LAST_LOOKS:
+        try:
+            look()
+        except MeshError as error:  # nobody would see an error that is raised now
+            print(f"softmesh: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
 
 EXIT = "last_exit"  # of `sys`: (code, frames) of the SystemExit that ends the program; the fork server sets it too
@@ -157,10 +172,13 @@ def _abort_on_errors(MPI: ModuleType) -> None:
 
 
 def _raised_at(trace: TracebackType | None) -> Site:
-    innermost = None
+    """The user's line among the frames that the error went through, or else among the callers of the innermost."""
+    innermost, passed = None, []
     while trace is not None:
-        innermost, trace = trace.tb_frame, trace.tb_next
-    return site_of(innermost)
+        innermost = trace.tb_frame
+        passed.append(Site(innermost.f_code.co_filename, trace.tb_lineno, innermost.f_code.co_name))
+        trace = trace.tb_next
+    return user_site([*reversed(passed), site_of(innermost)])
 
 
 def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> int | None:

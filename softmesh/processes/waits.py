@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import NamedTuple
 
-from softmesh.callsite import user_call_site
+from softmesh.callsite import RawSite, is_ours, resolved, user_call_site
 from softmesh.errors import MeshError
 from softmesh.processes import rank_reporter
 from softmesh.processes.program_location import main_thread_site
@@ -104,6 +104,7 @@ class Wait:
         "look_around",
         "nbytes",
         "op",
+        "origin",
         "patience",
         "peer",
         "polls",
@@ -129,6 +130,7 @@ class Wait:
         self.begun = self.patience = 0.0
         self.serial = self.polls = 0
         self.site = _NOWHERE
+        self.origin: RawSite | None = None  # the line that asked, where the wait is none of the program's
         self.look_around: Callable[[], object] | None = None  # raises where waiting is known to be in vain
 
     def __enter__(self) -> Wait:
@@ -184,7 +186,8 @@ class Wait:
             self.polls += 1
 
     def _report_slow(self) -> None:
-        self.site = Site(*user_call_site())
+        here = user_call_site()
+        self.site = Site(*(resolved(self.origin) if self.origin is not None and is_ours(here.file) else here))
         self.serial = next(_Process.serials)
         _Process.slow.append(self)
         rank_reporter.send(state_message)

@@ -16,9 +16,11 @@ from softmesh.diff.golden_run import golden_run
 from softmesh.diff.recording import Recording
 from softmesh.diff.saved_tensors import matched, read_saved
 from softmesh.errors import MeshError, SoftmeshError
+from softmesh.option_types import Number
 from softmesh.program_diff.reference_forms import in_float32, on_one_device
 from softmesh.program_diff.script_runs import run_script
-from softmesh.systems.system_choice import MOCK_DESCRIPTOR, SYSTEM, chosen_machine
+from softmesh.program_start import check_program
+from softmesh.systems.system_choice import choose_in_environment
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "ignore_unknown_options": True}
 
@@ -39,8 +41,8 @@ class _Refusal(click.ClickException):
     metavar="WHAT",
     help="one-device, float32, golden, another FILE.py, a folder of dumped tensors, or a safetensors file.",
 )
-@click.option("--tolerance", type=click.FloatRange(min=0), help="A relative error, in place of those of the dtypes.")
-@click.option("--all", "show_all", is_flag=True, help="List every op, not only those that lose most.")
+@click.option("--tolerance", type=Number(min=0), metavar="E", help="Accept relative errors up to E in every dtype.")
+@click.option("--all", "show_all", is_flag=True, help="List every op, not only the least exact ones.")
 @click.option("-o", "--output", metavar="FILE.html", help="Write a page: ops over chips, coloured by error.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -54,21 +56,20 @@ def diff(
     show_all: bool,
     output: str | None,
 ) -> None:
-    """Run a program and its reference, and name the first op whose value is not the reference's.
+    """Run a program and its reference, and name the first op whose value differs.
 
     \b
-    softmesh diff model.py --system T3000 --against one-device
-    softmesh diff model.py --against old_model.py -o report.html
-    softmesh diff model.py --against tensors_of_a_card/
+    Examples:
+      softmesh diff model.py --system T3000 --against one-device
+      softmesh diff model.py --against old_model.py -o report.html
+      softmesh diff model.py --against tensors_of_a_card/
 
     Exit code 1 where something diverges, 2 where the two cannot be compared. What the programs print goes to stderr.
     """
     try:
         _check(file, as_module, against, output)
         if system is not None:
-            os.environ[SYSTEM] = system
-            os.environ.pop(MOCK_DESCRIPTOR, None)
-            chosen_machine()
+            choose_in_environment(system, ())
         found = _compared(file, args, as_module, against, tolerance)
     except (SoftmeshError, AliasRefused) as error:
         raise _Refusal(str(error)) from None
@@ -83,8 +84,7 @@ def diff(
 
 
 def _check(file: str, as_module: bool, against: str, output: str | None) -> None:
-    if not as_module and not os.path.isfile(file):
-        raise MeshError(f"There is no file {file}.")
+    check_program(file, as_module)
     if against not in _FORMS and against != "golden" and not os.path.exists(against):
         raise MeshError(
             f"--against: there is no {against}. Take {', '.join(_FORMS)}, golden, a Python file, a folder of dumped "
@@ -102,20 +102,16 @@ def _compared(file: str, args: tuple[str, ...], as_module: bool, against: str, t
     if against in _FORMS:
         form = _FORMS[against]
         theirs = _sound(run_script(file, args, as_module, form=form, is_reference=True), f"{file} ({against})")
-        return compared(_run(file, args, as_module), theirs, lifted=against == "float32", **options)
+        return compared(run_script(file, args, as_module, twin=theirs), theirs, lifted=against == "float32", **options)
     if against == "golden":
-        mine = _run(file, args, as_module)
+        mine = run_script(file, args, as_module)
         return compared(mine, golden_run(mine), pairs={one.number: one.number for one in mine.entries}, **options)
     if against.endswith(".py"):
         theirs = _sound(run_script(against, args, False, is_reference=True), against)
-        return compared(_run(file, args, as_module), theirs, **options)
+        return compared(run_script(file, args, as_module, twin=theirs), theirs, **options)
     saved = read_saved(against)
-    mine = _run(file, args, as_module)
+    mine = run_script(file, args, as_module)
     return compared(mine, saved, pairs=matched(mine, saved), lifted=True, **options)
-
-
-def _run(file: str, args: tuple[str, ...], as_module: bool) -> Recording:
-    return run_script(file, args, as_module)
 
 
 def _sound(run: Recording, what: str) -> Recording:

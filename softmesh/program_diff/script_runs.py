@@ -21,7 +21,13 @@ class ProgramFailed(MeshError):
 
 
 def run_script(
-    file: str, args: Sequence[str], as_module: bool, *, form: Form = nullcontext, is_reference: bool = False
+    file: str,
+    args: Sequence[str],
+    as_module: bool,
+    *,
+    form: Form = nullcontext,
+    is_reference: bool = False,
+    twin: Recording | None = None,
 ) -> Recording:
     """The modules that it loads from its own folder are forgotten afterwards: the next run loads its own."""
 
@@ -36,7 +42,7 @@ def run_script(
     before = set(map(id, open_meshes()))
     fabric = get_fabric_config()
     with _own_modules(), _output_to_stderr():
-        run = recorded(program, is_reference=is_reference)
+        run = recorded(program, is_reference=is_reference, twin=twin)
     for mesh in reversed(open_meshes()):
         if id(mesh) not in before and mesh.is_open:
             close_mesh_device(mesh)  # the next run opens its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
 from collections.abc import Iterator
@@ -33,12 +34,14 @@ def new(name: str) -> None:
     test on a machine without cards.
 
     \b
-    softmesh new my_model
+    Example:
+      softmesh new my_model
     """
     folder = Path(name)
-    if _NAME.fullmatch(folder.name) is None:
+    if _NAME.fullmatch(folder.name) is None or keyword.iskeyword(folder.name):
         raise click.UsageError(
-            f"{folder.name[:80]!r} cannot name a Python module: begin with a letter, go on with letters, digits and _."
+            f"{folder.name[:80]!r} cannot name a Python module: begin with a letter, go on with letters, digits and _. "
+            "Words of Python's own, such as class, are no names."
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.UsageError(f"{folder} exists and is not empty: choose another name, or an empty folder.")

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import click
 
 from softmesh.errors import SoftmeshError
+from softmesh.option_types import WholeNumber
 from softmesh.report.job_machine import machine_of_job
 from softmesh.systems.machine import Link, Machine
 from softmesh.systems.named_systems import load
 from softmesh.systems.system_choice import SYSTEM, chosen_machine
 
-_FAILED = 1
+_FAILED, _MISUSED = 1, 2
 
 
 class Answer(NamedTuple):
@@ -53,21 +54,20 @@ _EXAMPLES = ("--system T3000", "--system Galaxy --down link:3-7", "--job 4711")
 )
 @click.option("--system", metavar="S", help="The machine; by default the one that SOFTMESH_SYSTEM names.")
 @click.option("--down", metavar="WHAT", multiple=True, help="What is broken: chip:5, link:3-7, link:3/8.")
-@click.option(
-    "--job", metavar="PID", type=click.IntRange(min=1), help="A running job: its tt-run, or one of its ranks."
-)
+@click.option("--job", metavar="PID", type=WholeNumber(min=1), help="A running job: its tt-run, or one of its ranks.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answers as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every link, not only those that do not answer.")
 def ping(system: str | None, down: tuple[str, ...], job: int | None, as_json: bool, verbose: bool) -> None:
     """Test every Ethernet link of a machine, or of the chips of a running job: which of them its fabric can use.
 
-    Exit code 1 where a link does not answer: with what is down by --down, or by SOFTMESH_DOWN.
+    What --down or SOFTMESH_DOWN breaks does not answer. Exit code 0: every link answers; 1: one does not; 2: wrong
+    usage.
     """
     try:
         found = list(_pinged(system, down) if job is None else _pinged_in_job(job, system, down))
     except SoftmeshError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(_FAILED)
+        sys.exit(_MISUSED)
     silent = [answer for answer in found if not answer.is_up]
     if as_json:
         click.echo(json.dumps([{"link": list(map(list, one.link)), "up": one.is_up, "why": one.why} for one in found]))

@@ -1,4 +1,4 @@
-"""Which slice of a tensor each device of a mesh holds, as data that all pictures are drawn from.
+"""The slice of a tensor that each device of a mesh holds, as data that all pictures are drawn from.
 
 `planes` lays a mesh of any rank out in rows and columns, one plane for each leading index. `cut` reads a distribution
 and the shape of one piece, and knows nothing of values or devices. A `PlacedTensor` is taken from a live tensor by

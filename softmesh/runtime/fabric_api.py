@@ -105,7 +105,7 @@ def _check_that_nothing_is_open(config: FabricConfig) -> None:
     opened = open_meshes()
     if opened:
         raise MeshError(
-            f"SetFabricConfig({config.cpp_name}) is not allowed while devices are still open: {opened[0]!r} is. "
+            f"SetFabricConfig({config.name}) is not allowed while devices are still open: {opened[0]!r} is. "
             "Configure the fabric first, then open the mesh; or close it with ttnn.close_mesh_device(...)."
         )
 
@@ -162,13 +162,13 @@ def get_all_mgd_fabric_types() -> list[FabricType]:
 def get_eth_forwarding_direction(src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId) -> int | None:
     """The device's number for the direction of the first hop; None where no links lead there."""
     network = machine_system("get_eth_forwarding_direction").network
-    direction = network.told_direction(_node(src_fabric_node_id), _node(dst_fabric_node_id))
+    direction = network.reported_direction(_node(src_fabric_node_id), _node(dst_fabric_node_id))
     return None if direction is None else ETH_DIRECTION.get(direction)
 
 
 def get_forwarding_link_indices(src_fabric_node_id: FabricNodeId, dst_fabric_node_id: FabricNodeId) -> list[int]:
     network = machine_system("get_forwarding_link_indices").network
-    return network.told_links(_node(src_fabric_node_id), _node(dst_fabric_node_id))
+    return network.reported_links(_node(src_fabric_node_id), _node(dst_fabric_node_id))
 
 
 def _node(given: FabricNodeId) -> Node:

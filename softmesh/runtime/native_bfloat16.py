@@ -1,4 +1,4 @@
-"""Whether this machine multiplies bfloat16 natively: with fp32 accumulation, one rounding, and faster than fp32.
+"""Detects native bfloat16 products on this machine: with fp32 accumulation, one rounding, and faster than fp32.
 
 Every GPU that torch runs on does. Of processors those with AVX-512 BF16 or AMX do (oneDNN uses them), and ARM's with
 BF16; torch tells which, or, where it is too old for that, one product of each type is timed, once in a process.

@@ -33,7 +33,8 @@ def chosen_torch_device() -> torch.device:
             f"unset {_VARIABLE} to run on the CPU."
         )
     if int(named[1] or 0) >= there:
-        raise MeshError(f"{_VARIABLE}={chosen}: torch finds {there} of them; choose cuda:0 to cuda:{there - 1}.")
+        choice = "cuda:0" if there == 1 else f"cuda:0 to cuda:{there - 1}"
+        raise MeshError(f"{_VARIABLE}={chosen}: torch finds {there} of them; choose {choice}.")
     _keep_sums_wide()
     if named[1] is not None:
         return torch.device(chosen)

@@ -46,12 +46,12 @@ class ByteStream:
         watch_fifo(self, mesh)
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         return self._data.numel()
 
     @property
     def is_untouched(self) -> bool:
-        return not (self.held or self._kept or self.demand)
+        return not (self.buffered or self._kept or self.demand)
 
     def put(self, data: torch.Tensor) -> Generator[None, None, None]:
         """However much it is: `blocked` tells where a chip would wait."""
@@ -61,7 +61,7 @@ class ByteStream:
     def take(self, count: int, *, frees: bool = True) -> Generator[None, None, torch.Tensor]:
         self.demand += count
         try:
-            while self.held < count:
+            while self.buffered < count:
                 yield
         finally:
             self.demand -= count
@@ -71,12 +71,12 @@ class ByteStream:
 
     def has_room(self, count: int) -> bool:
         """Whether the host can put in so many bytes without waiting for what nobody has asked for."""
-        return self.held + self._kept + count - self.demand <= self.size
+        return self.buffered + self._kept + count - self.demand <= self.size
 
     def blocked(self) -> MeshError | None:
-        if self.held + self._kept <= self.size or not self.senders:
+        if self.buffered + self._kept <= self.size or not self.senders:
             return None
         return MeshError(
-            f"send_async_d2h never ends: {self.held} bytes were sent and not read, and the FIFO holds {self.size}. "
+            f"send_async_d2h never ends: {self.buffered} bytes were sent and not read, and the FIFO holds {self.size}. "
             "A chip would wait for ever. Read them with D2HSocket.read_tensor(...), or make fifo_size larger."
         )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from softmesh.callsite import CallSite
+from softmesh.callsite import CallSite, RawSite
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind
@@ -46,7 +46,7 @@ class Fifo:
         self.taken += self._loads.popleft()
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         return self.sent - self.taken
 
     def __len__(self) -> int:
@@ -95,11 +95,11 @@ class LocalChannel:
         return self._messages.popleft()[0]
 
     def blocked(self) -> MeshError | None:
-        if self.fifo.held <= self.fifo.size:
+        if self.fifo.buffered <= self.fifo.size:
             return None
         site = self._messages[-1][1]
         return MeshError(
-            f"send_async ({site}) never ends: {self.fifo.held} bytes for each connection were sent and not "
+            f"send_async ({site}) never ends: {self.fifo.buffered} bytes for each connection were sent and not "
             f"received, and the FIFO holds {self.fifo.size}. A chip would wait for ever. Call "
             "ttnn.experimental.recv_async(...) on the other end first, or make fifo_size larger."
         )
@@ -115,8 +115,14 @@ class RankChannel:
         self._described: dict[Description, int] = {}
         self._descriptions: dict[int, Description] = {}
         self.announced: Description | None = None  # its bytes have not been taken yet
+        self.origin: RawSite | None = None  # the line of the last send that was checked in full
         self._credit: Pending | None = None
         self._credit_byte = bytearray(1)
+
+    @property
+    def other_end(self) -> int:
+        """Its world rank."""
+        return self._pair.group.ranks[self._peer]
 
     @property
     def ready(self) -> Callable[[], bool] | None:
@@ -193,7 +199,7 @@ class RankChannel:
             op,
             kind=kind,
             group=self._pair.group,
-            peer=self._pair.group.ranks[self._peer],
+            peer=self.other_end,
             tag=self._tag,
             fingerprint=fingerprint,
             nbytes=nbytes,

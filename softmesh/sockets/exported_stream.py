@@ -83,7 +83,7 @@ class SharedStream:
             self._count(size, *self._counters()[1:])
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         with self._file.locked("has_data"):
             _, written, read, _ = self._counters()
         return written - read
@@ -242,7 +242,7 @@ class Exportable:
 
         def empty() -> bool:
             TRANSFERS.advance()
-            if (held := self.stream.held) and time.monotonic() >= end:
+            if (held := self.stream.buffered) and time.monotonic() >= end:
                 raise MeshError(f"{op}: {held} bytes are still there after {seconds:g} s: {remedy}")
             return not held
 

@@ -81,7 +81,7 @@ def _side(mesh_id: int, ids: Sequence[int], mesh: MeshDevice) -> Side:
 
 def bound_mesh_id() -> int | None:
     """The mesh that the launcher bound this process to."""
-    from softmesh.fabric.graph_selection import Binding
+    from softmesh.fabric.mesh_binding import Binding
 
     return Binding.from_environment().mesh_id
 

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 
 from softmesh.arguments import checked
+from softmesh.callsite import raw_call_site
 from softmesh.errors import MeshError
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
@@ -110,12 +111,13 @@ def _task(op: str, socket: HostSocket, steps: Iterator[None], nbytes: int) -> Ta
         sends=sends,
         stuck=partial(_nothing_written, op, socket),
         wait=None if is_local else partial(socket.waiting, op, remedy, nbytes),
+        origin=raw_call_site(2),
     )
 
 
 def _nothing_written(op: str, socket: HostSocket) -> MeshError:
     return MeshError(
-        f"{op}: nothing was written to this socket that fills the tensor ({socket.stream.held} bytes are there). A "
+        f"{op}: nothing was written to this socket that fills the tensor ({socket.stream.buffered} bytes are there). A "
         "chip would wait for ever. Call H2DSocket.write_tensor(...) before the tensor is read."
     )
 

@@ -198,7 +198,7 @@ class H2DSocket(HostSocket):
         if isinstance(stream, ByteStream) and not stream.has_room(size):
             raise MeshError(
                 f"H2DSocket.{where}: {size} bytes do not fit into the FIFO, which holds {stream.size} and has "
-                f"{stream.held} in it; no receive asks for the rest, and the host would wait for ever. Call "
+                f"{stream.buffered} in it; no receive asks for the rest, and the host would wait for ever. Call "
                 "ttnn.experimental.recv_async_h2d(output, socket) first, or make fifo_size larger."
             )
         remedy = f"{size} bytes do not fit into the FIFO, which holds {stream.size}, and nobody empties it: {_RECEIVE}"
@@ -207,10 +207,10 @@ class H2DSocket(HostSocket):
     def barrier(self, timeout_ms: int | None = None) -> None:
         """Until the device has taken everything."""
         TRANSFERS.advance()
-        if isinstance(self.stream, ByteStream) and self.stream.held:
+        if isinstance(self.stream, ByteStream) and self.stream.buffered:
             raise MeshError(
-                f"H2DSocket.barrier: {self.stream.held} bytes were written and nothing takes them: the host would wait "
-                "for ever. Call ttnn.experimental.recv_async_h2d(output, socket) for them."
+                f"H2DSocket.barrier: {self.stream.buffered} bytes were written and nothing takes them: the host would "
+                "wait for ever. Call ttnn.experimental.recv_async_h2d(output, socket) for them."
             )
         self._drain(f"what was written is not received: {_RECEIVE}", timeout_ms)
 
@@ -230,7 +230,7 @@ class D2HSocket(HostSocket):
 
     def has_data(self) -> bool:
         TRANSFERS.advance()
-        return self.stream.held > 0
+        return self.stream.buffered > 0
 
     def read_tensor(self, tensor: Tensor | torch.Tensor, notify_sender: bool = True) -> None:
         """Fill the tensor with the next bytes."""
@@ -252,9 +252,9 @@ class D2HSocket(HostSocket):
     def _read(self, where: str, count: int, frees: bool) -> torch.Tensor:
         TRANSFERS.advance()
         stream = self.stream
-        if isinstance(stream, ByteStream) and stream.held < count:
+        if isinstance(stream, ByteStream) and stream.buffered < count:
             raise MeshError(
-                f"D2HSocket.{where}: {count} bytes are wanted and {stream.held} were sent: nothing was sent on "
+                f"D2HSocket.{where}: {count} bytes are wanted and {stream.buffered} were sent: nothing was sent on "
                 "this socket that could fill it, and the host would wait for ever. Call "
                 "ttnn.experimental.send_async_d2h(tensor, socket) first."
             )
@@ -267,16 +267,16 @@ class D2HSocket(HostSocket):
     def discard_pending_pages(self) -> int:
         """Drop what was sent and not read; how many pages that were."""
         TRANSFERS.advance()
-        held, page = self.stream.held, self._page_bytes("discard_pending_pages", 1)
+        held, page = self.stream.buffered, self._page_bytes("discard_pending_pages", 1)
         self._read("discard_pending_pages", held, frees=True)
         return held // page
 
     def barrier(self, timeout_ms: int | None = None) -> None:
         """Until the host has read everything."""
         TRANSFERS.advance()
-        if isinstance(self.stream, ByteStream) and self.stream.held:
+        if isinstance(self.stream, ByteStream) and self.stream.buffered:
             raise MeshError(
-                f"D2HSocket.barrier: {self.stream.held} bytes were sent and not read: the host would wait for itself "
-                "for ever. Read them with read_tensor(...), or drop them with discard_pending_pages()."
+                f"D2HSocket.barrier: {self.stream.buffered} bytes were sent and not read: the host would wait for "
+                "itself for ever. Read them with read_tensor(...), or drop them with discard_pending_pages()."
             )
         self._drain(f"what was sent is not read: {_READ}", timeout_ms)

@@ -250,7 +250,7 @@ def _connect_lane(
     for end, words in zip(SocketEndpoint, ends, strict=True):
         for connection, node in zip(connections, words.nodes, strict=True):
             nodes[end][connection.end(end).device_coord] = (node[0], node[1])
-    channel = channel_between(pair, number, config._memory.fifo_size)
+    channel = channel_between(pair, number, config._memory.fifo_size, endpoint is SocketEndpoint.SENDER)
     return Lane(channel, _routes(mesh, connections, endpoint), _devices(mesh, connections, endpoint))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from softmesh.placement.distribution import Distribution
 from softmesh.sockets.transfer_queue import TRANSFERS, Task
-from softmesh.tensor.pending_storage import held, hold, materialize_values, pending_of, settle, suspend
+from softmesh.tensor.pending_storage import hold, materialize_values, pending_of, settle, slot_value, suspend
 from softmesh.tensor.storage import Storage
 
 
@@ -52,19 +52,19 @@ def remove_wait(storage: Storage, wait: Callable[[], None]) -> None:
 def data_now(storage: Storage) -> torch.Tensor | None:
     """What the storage holds at this moment, whatever is to come."""
     materialize_values(storage)
-    data: torch.Tensor | None = held(storage, "data")
+    data: torch.Tensor | None = slot_value(storage, "data")
     return data
 
 
 def dist_now(storage: Storage) -> Distribution:
-    dist: Distribution = held(storage, "dist")
+    dist: Distribution = slot_value(storage, "dist")
     return dist
 
 
 def copy_now(storage: Storage) -> Storage:
     """The same values, as a storage that can be worked on without waiting."""
     copy = Storage(data_now(storage), dist_now(storage), storage.device)
-    copy.undefined = held(storage, "undefined")
+    copy.undefined = slot_value(storage, "undefined")
     copy.note_write()  # it is to be received into
     copy.spec, copy.claim = storage.spec, storage.claim
     return copy

@@ -13,7 +13,7 @@ from typing import Any
 
 from softmesh import epoch
 from softmesh.arguments import checked, reject_unknown_keywords
-from softmesh.callsite import user_call_site
+from softmesh.callsite import raw_call_site, user_call_site
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.entry_point import Function
 from softmesh.errors import MeshError, SoftmeshWarning
@@ -109,6 +109,7 @@ def task_of(
         stuck=partial(nothing_sent, op, socket),
         wait=wait,
         ready=ready,
+        origin=raw_call_site(2),
     )
 
 
@@ -203,6 +204,8 @@ def _send_again(op: str, tensor: Tensor, socket: MeshSocket) -> list[Tensor]:
 
 def _start_send(op: str, messages: Sequence[TensorMessage], socket: MeshSocket) -> None:
     for lane, message in zip(socket.lanes, messages, strict=True):
+        if isinstance(lane.channel, RankChannel):
+            lane.channel.origin = raw_call_site(2)
         with TRANSFERS.lock:
             is_sent = TRANSFERS.is_idle and isinstance(lane.channel, RankChannel) and lane.channel.send_now(message)
             if not is_sent:
@@ -342,10 +345,10 @@ def _check_possible(
 
 
 def _warn_of_full_fifo(op: str, channel: LocalChannel) -> None:
-    if channel.fifo.held > channel.fifo.size and not channel.senders.isdisjoint(channel.receivers):
+    if channel.fifo.buffered > channel.fifo.size and not channel.senders.isdisjoint(channel.receivers):
         warn_or_raise(
-            f"{op}: the send before it put {channel.fifo.held} bytes into a FIFO of {channel.fifo.size}, on devices "
-            "that this receive needs as well. A chip's queue would not come to the receive, and wait for ever. "
+            f"{op}: the send before it put {channel.fifo.buffered} bytes into a FIFO of {channel.fifo.size}, on "
+            "devices that this receive needs as well. A chip's queue would not come to the receive, and wait for ever. "
             "Make fifo_size larger, or receive on other devices.",
             SoftmeshWarning,
             MeshError,

@@ -19,11 +19,15 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.callsite import resolved
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, retire, rounded
 from softmesh.processes.context import DistributedContext
+from softmesh.processes.mpi_startup import LAST_LOOKS
 from softmesh.processes.shared_memory import SPAN, Segment, shared_segment
 from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMessage, is_usable
+from softmesh.strictness import warn_or_raise
 
 # The memory of a pair: each process allocates blocks in its half and reads in the other's. For each block its writer
 # counts how often it was used, and its reader how often it has done with it; where the counts are equal the block is
@@ -117,7 +121,10 @@ _TURNS = 4  # blocks of memory that messages of one kind take in turns
 _PAIRS: weakref.WeakKeyDictionary[DistributedContext, SharedPair | None] = weakref.WeakKeyDictionary()
 
 
-def channel_between(pair: DistributedContext, number: int, fifo_size: int) -> RankChannel:
+_SENDING: list[SharedChannel] = []  # those that this process sends on, also of sockets that are gone
+
+
+def channel_between(pair: DistributedContext, number: int, fifo_size: int, sends: bool) -> RankChannel:
     """Both processes of the pair call it, for the same channels in the same order."""
     if pair not in _PAIRS:
         segment = shared_segment(pair, "MeshSocket")
@@ -125,7 +132,28 @@ def channel_between(pair: DistributedContext, number: int, fifo_size: int) -> Ra
     memory = _PAIRS[pair]
     if memory is None or number >= MOST_CHANNELS:
         return RankChannel(pair, number, fifo_size)
-    return SharedChannel(pair, number, fifo_size, memory)
+    channel = SharedChannel(pair, number, fifo_size, memory)
+    if sends:
+        _SENDING.append(channel)
+    if _tell_unreceived not in LAST_LOOKS:
+        LAST_LOOKS.append(_tell_unreceived)
+    return channel
+
+
+def _tell_unreceived() -> None:
+    """All ranks have ended their programs: what lies in a FIFO now was never received."""
+    for channel in _SENDING:
+        left, to = channel.unreceived, channel.other_end
+        if left:
+            site = None if channel.origin is None else resolved(channel.origin)
+            warn_or_raise(
+                f"the end of the program: {left} sent to rank {to} by send_async ({site}) and never received: what the "
+                "receiver's FIFO holds is lost, and a send that finds it full waits for ever. Call "
+                "ttnn.experimental.recv_async(tensor, socket) there once for each.",
+                SoftmeshWarning,
+                MeshError,
+                site,
+            )
 
 
 class MessageFormat:
@@ -183,6 +211,11 @@ class SharedChannel(RankChannel):
     def ready(self) -> Callable[[], bool]:
         return self.has_message
 
+    @property
+    def unreceived(self) -> int:
+        """Messages that are there and were not taken."""
+        return self._posted - int(self._words[self._taken_at])
+
     def has_message(self) -> bool:
         return self._words[self._sent_at] > self._taken or self.announced is not None
 
@@ -196,7 +229,7 @@ class SharedChannel(RankChannel):
     def _has_room(self, load: int) -> bool:
         if self._words[self._taken_at] != self._taken:
             self._collect_credits()
-        is_full = self._posted - self._taken == ENTRIES or self.fifo.held + load > self.fifo.size
+        is_full = self._posted - self._taken == ENTRIES or self.fifo.buffered + load > self.fifo.size
         return not (self._outbox or is_full)
 
     def blocks_for(self, description: Description, form: MessageFormat) -> BlockRotation | None:

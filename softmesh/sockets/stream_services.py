@@ -206,7 +206,7 @@ class H2DStreamService(StreamService):
     def _take_all(self) -> None:
         if self._backing is None:
             return
-        while self.stream.held >= self._message_bytes:
+        while self.stream.buffered >= self._message_bytes:
             wait = self.waiting("H2DStreamService", "the message is there already")
             values, self.metadata = self._opened(run_to_end(self.stream.take(self._message_bytes), wait))
             whole = Tensor.make(Storage(values.reshape(1, 1, *values.shape), HOST, None), self._spec)
@@ -257,7 +257,7 @@ class D2HStreamService(StreamService):
         message = self._message(self._whole(self._own_backing("notify_backing_ready")), self.metadata)
         if isinstance(self.stream, ByteStream) and not self.stream.has_room(message.numel()):
             raise MeshError(
-                f"{where}: {self.stream.held} bytes were not read, and the FIFO holds {self.stream.size}: the host "
+                f"{where}: {self.stream.buffered} bytes were not read, and the FIFO holds {self.stream.size}: the host "
                 "would wait for itself for ever. Call read_from_tensor(host_tensor) first, or make the FIFO larger."
             )
         remedy = "the FIFO is full: the process that connected must call read_from_tensor(host_tensor)"
@@ -273,7 +273,7 @@ class D2HStreamService(StreamService):
         """Fill a host tensor with the next whole one; gives the metadata that came with it."""
         where, size = "D2HStreamService.read_from_tensor", self._message_bytes
         host = self._checked_tensor("read_from_tensor", host_tensor)
-        if isinstance(self.stream, ByteStream) and self.stream.held < size:
+        if isinstance(self.stream, ByteStream) and self.stream.buffered < size:
             raise MeshError(
                 f"{where}: nothing was sent, and the host would wait for itself for ever. Call notify_backing_ready() "
                 "once the backing tensor is complete."
@@ -286,10 +286,10 @@ class D2HStreamService(StreamService):
 
     def barrier(self, timeout_ms: int | None = None) -> None:
         """Until the host has read everything."""
-        if isinstance(self.stream, ByteStream) and self.stream.held:
+        if isinstance(self.stream, ByteStream) and self.stream.buffered:
             raise MeshError(
-                f"D2HStreamService.barrier: {self.stream.held} bytes were sent and not read: the host would wait for "
-                "itself for ever. Call read_from_tensor(host_tensor)."
+                f"D2HStreamService.barrier: {self.stream.buffered} bytes were sent and not read: the host would wait "
+                "for itself for ever. Call read_from_tensor(host_tensor)."
             )
         self._drain("the process that connected must call read_from_tensor(host_tensor)", timeout_ms)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from softmesh.callsite import RawSite, resolved
 from softmesh.errors import MeshError
 from softmesh.processes import current_context
 from softmesh.processes.context import Pending
@@ -50,6 +50,7 @@ class Task:
     stuck: Callable[[], MeshError]
     wait: Callable[[], Wait] | None = None  # for another process
     ready: Callable[[], bool] | None = None  # a cheap look whether a step would lead anywhere
+    origin: RawSite | None = None  # the line that asked for it
     done: bool = field(default=False, init=False)
     error: Exception | None = field(default=None, init=False)
 
@@ -64,6 +65,8 @@ class Task:
         except StopIteration:
             self.done = True
         except Exception as error:  # kept for the thread that waits for it
+            if self.origin is not None:  # the program may be anywhere by now
+                error.args = (f"{error} It was asked for at {resolved(self.origin)}.", *error.args[1:])
             self.error, self.done = error, True
 
 
@@ -164,6 +167,7 @@ class Transfers:
             if blocker.wait is None:
                 raise blocker.stuck()
             with blocker.wait() as wait:
+                wait.origin = blocker.origin
                 wait.until(self._progress_test(blocker))
             self.advance()
         self.result(task)
@@ -243,8 +247,8 @@ class Transfers:
         thread = self._thread
         try:
             self.finish_all()
-        except Exception:
-            traceback.print_exc()
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)
             sys.stderr.flush()
             current_context.world_context().abort(1)
         self._ends.set()

@@ -65,6 +65,20 @@ def use_system(system: Machine | str | None, down: Sequence[str] = ()) -> None:
     _in_program, _answer = chosen, answer
 
 
+def choose_in_environment(system: str | None, down: Sequence[str]) -> None:
+    """What the options --system and --down of a command say, for this process and for those that it starts."""
+    if system is not None:
+        os.environ[SYSTEM] = system
+        os.environ.pop(MOCK_DESCRIPTOR, None)  # what is said here wins
+    if down:
+        os.environ[DOWN] = ",".join(down)
+    try:
+        chosen_machine()
+    except MeshError as error:
+        told = str(error).replace(f"{SYSTEM}={system}: ", "--system: ") if system is not None else str(error)
+        raise MeshError(told.replace(f"{DOWN}={','.join(down)}: ", "--down ") if down else told) from error
+
+
 def chosen_machine(*, whole: bool = False) -> Machine | None:
     """The machine, the same object as long as nobody says otherwise; None: the elastic one.
 

@@ -22,9 +22,10 @@ from softmesh.runtime.buffers.buffer_config import BufferDistributionSpec
 from softmesh.runtime.buffers.mesh_memory import TensorVersion, memory_provider
 from softmesh.runtime.buffers.paged_memory import PagedBase, PageLayout, page_map
 from softmesh.runtime.memory.memory_map import MemoryMap
+from softmesh.storage_owners import without_view_base
 from softmesh.tensor.page_bytes import from_pages, to_pages
 from softmesh.tensor.spec import TensorSpec
-from softmesh.tensor.storage import Storage, is_sole_owner, share_memory, without_view_base
+from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
 from softmesh.tensor.tensor import Tensor
 
 
@@ -44,6 +45,9 @@ class TensorBytes(PagedBase):
         super().__init__(page_layout(tensor.spec, device.memory.memory_map), tensor.storage.address)
         self.tensor = tensor
         self.encoded: TensorBytes.Encoded | None = None
+
+    def __repr__(self) -> str:
+        return f"TensorBytes({self.num_pages} pages of {self.page_size} bytes in {self.buffer_type.name})"
 
     @property
     def is_whole(self) -> bool:
@@ -142,16 +146,16 @@ def _by_grid(values: torch.Tensor, dist: Distribution) -> tuple[torch.Tensor, Di
     if dist.coords is None and dist.grid == dist.mesh:
         if values.shape[:lead] == dist.extents:
             return values, dist
-        apart = _told_apart(dist)
+        apart = _localized(dist)
         return values.expand(*apart.extents, *values.shape[lead:]).contiguous(), apart
     if dist.coords is None and dist.is_replicated and values.shape[:lead].numel() == 1:
         return values.reshape(*dist.extents, *values.shape[lead:]), dist
     flat = values.expand(*dist.mesh, *values.shape[lead:]).flatten(0, lead - 1)
-    apart = _told_apart(dist)
+    apart = _localized(dist)
     return flat[_places(dist)].reshape(*apart.extents, *values.shape[lead:]), apart
 
 
-def _told_apart(dist: Distribution) -> Distribution:
+def _localized(dist: Distribution) -> Distribution:
     """A split stays a split; any other word becomes Local."""
     return dist.with_placements(tuple(word if isinstance(word, Shard) else LOCAL for word in dist.placements))
 

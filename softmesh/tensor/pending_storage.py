@@ -77,7 +77,7 @@ def settle(storage: Storage) -> None:
         del storage.pending
 
 
-def held(storage: Storage, slot: str) -> Any:
+def slot_value(storage: Storage, slot: str) -> Any:
     """What a slot holds at this moment, whatever is to come."""
     return _SLOTS[slot].__get__(storage)
 
@@ -125,11 +125,11 @@ def materialize_values(storage: Storage) -> None:
         return
     with _LOCK:
         if isinstance(lazy := pending_of(storage), _LazyValues):
-            lazy.fill(held(storage, "data"))
+            lazy.fill(slot_value(storage, "data"))
             settle(storage)
 
 
 def value_memory(storage: Storage) -> torch.Tensor | None:
     """Where the values are, or will be once somebody asks for them."""
-    data: torch.Tensor | None = held(storage, "data") if has_deferred_values(storage) else storage.data
+    data: torch.Tensor | None = slot_value(storage, "data") if has_deferred_values(storage) else storage.data
     return data

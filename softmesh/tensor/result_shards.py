@@ -1,4 +1,4 @@
-"""How a result is cut whose operands lie in shards: as an operand is, where that fits, or anew."""
+"""Shard layouts of results whose operands lie in shards: as an operand is cut, where that fits, or anew."""
 
 from __future__ import annotations
 

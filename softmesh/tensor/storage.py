@@ -21,7 +21,7 @@ from softmesh.placement.placements import LOCAL, Shard
 from softmesh.placement.rules import Situation, reshaping
 from softmesh.runtime.memory.allocations import Claim, Span
 from softmesh.runtime.memory.pool import Pool
-from softmesh.storage_owners import storage_owners
+from softmesh.storage_owners import storage_owners, without_view_base
 from softmesh.tensor.footprint import Room, footprint
 from softmesh.tensor.undefined import Undefined, devices_of
 
@@ -340,11 +340,3 @@ def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 def alias(data: torch.Tensor) -> torch.Tensor:
     """The same memory under a torch tensor of its own, so that both are seen to share it."""
     return data.view_as(data)
-
-
-def without_view_base(data: torch.Tensor) -> torch.Tensor:
-    """The same memory as no view of another tensor: `is_sole_owner` can tell whether that one is still there."""
-    if data._base is None:
-        return data
-    place = data.untyped_storage(), data.storage_offset(), data.shape, data.stride()
-    return data.new_empty(0).set_(*place)

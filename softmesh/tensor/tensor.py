@@ -42,6 +42,19 @@ class StorageType(Enum):
     __repr__ = Enum.__str__
 
 
+class _Named:
+    """An object that tells how often it is referred to while a method of it runs, as this Python counts."""
+
+    def references(self) -> int:
+        return sys.getrefcount(self)
+
+
+def _references_under_one_name() -> int:
+    only = _Named()
+    return only.references()
+
+
+_UNDER_ONE_NAME = _references_under_one_name()  # 3, and 4 in Python 3.10
 _IDS = itertools.count(1)
 _new = object.__new__
 
@@ -173,7 +186,7 @@ class Tensor:
         storage = self.storage
         shared = sys.getrefcount(storage) > 3 or storage.shares_now()
         # Where an op returned this very tensor, TT-NN has a second one: it may be what others hold besides the caller.
-        shared = shared or (storage.is_handed_on and sys.getrefcount(self) > 3)
+        shared = shared or (storage.is_handed_on and sys.getrefcount(self) > _UNDER_ONE_NAME)
         if force or not shared:
             storage.release()
 

@@ -24,7 +24,7 @@ from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import note_summed, summed_over, warn_if_summed
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label, axis_number, listed
-from softmesh.train.module import Parameters, Phase, is_first_holder, named, tell_phase
+from softmesh.train.module import Parameters, Phase, is_first_holder, named, tell_phase, tell_ranks
 
 MODES = ("host", "fabric")
 
@@ -52,6 +52,7 @@ def sync_gradients(
         raise ArgumentValueError(f'sync_gradients: mode must be "host" or "fabric", got {mode!r}.')
     by_name = named(params)
     numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
+    tell_ranks(f"sync_gradients({axes=}, {mode=}, {average=})", by_name)
     calls = count = 0
     combine = _by_fabric if mode == "fabric" else _by_host
     for name, tensor in by_name.items():
@@ -137,6 +138,7 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
     if not max_norm > 0:
         raise ArgumentValueError(f"clip_grad_norm: max_norm must be positive, got {max_norm}.")
     by_name = {name: tensor for name, tensor in named(params).items() if tensor.storage.gradient is not None}
+    tell_ranks(f"clip_grad_norm({max_norm=})", by_name)
     gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
     if not gradients:
         raise MeshError("clip_grad_norm: no parameter has a gradient: call backward() first.")

@@ -32,6 +32,9 @@ class Initial:
         self.generator = torch.Generator().manual_seed(seed)
         self.dtype = dtype
 
+    def __repr__(self) -> str:
+        return f"Initial(seed={self.generator.initial_seed()}, dtype={self.dtype})"
+
     def normal(self, *shape: int, std: float) -> torch.Tensor:
         return torch.randn(*shape, generator=self.generator) * std
 

@@ -67,6 +67,14 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return WATCHERS[-1](self, args, kwargs) if WATCHERS else self.forward(*args, **kwargs)
 
+    def __repr__(self) -> str:
+        """Its class with the shapes that one device holds of its parameters, and its parts, as torch writes modules."""
+        held = ((name, value) for name, value in vars(self).items() if isinstance(value, Tensor))
+        own = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in held if tensor.requires_grad)
+        parts = [f"  ({name}): {part!r}".replace("\n", "\n  ") for name, part in self.children()]
+        start = f"{type(self).__name__}({own}"
+        return "\n".join([start, *parts, ")"]) if parts else f"{start})"
+
     def children(self) -> Iterator[tuple[str, Module]]:
         """The modules right below, each under the name of its attribute (`blocks.0` for a list's)."""
         for name, value in vars(self).items():
@@ -134,6 +142,16 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
             raise MeshError(f"{name}: a parameter is a ttnn.Tensor, got {type(tensor).__name__}.")
         found[name] = tensor
     return found
+
+
+def tell_ranks(call: str, params: Mapping[str, Tensor]) -> None:
+    """Of a call that all processes make alike which hold these parameters together."""
+    addresses: dict[MeshDevice, list[int]] = {}
+    for tensor in params.values():
+        if (mesh := tensor.storage.device) is not None and mesh.ranks is not None:
+            addresses.setdefault(mesh, []).append(tensor.storage.address)
+    for mesh, places in addresses.items():
+        mesh.tell_ranks(f"{call} of {len(places)} parameter{'s' * (len(places) > 1)}", tuple(places))
 
 
 def is_first_holder(tensor: Tensor) -> bool:

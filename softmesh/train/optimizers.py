@@ -15,7 +15,7 @@ from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
-from softmesh.train.module import Parameters, Phase, named, tell_phase, zero_gradients
+from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
 
 
 class Optimizer:
@@ -33,6 +33,9 @@ class Optimizer:
         self.steps = 0
         self._skips_missing = skip_missing
         self._state: dict[str, dict[str, torch.Tensor]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(lr={self.lr:g}, {len(self.params)} parameters, {self.steps} steps done)"
 
     def zero_grad(self) -> None:
         zero_gradients(self.params.values())
@@ -52,6 +55,7 @@ class Optimizer:
     def step(self) -> None:
         """Change every parameter by its gradient."""
         name = type(self).__name__
+        tell_ranks(f"{name}.step(lr={self.lr})", self.params)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
         with torch.no_grad():
             self._step()
@@ -74,7 +78,7 @@ class Optimizer:
     def update(self, names: Sequence[str], values: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]) -> None:
         raise NotImplementedError
 
-    def kept(self, names: Sequence[str], slot: str) -> list[torch.Tensor]:
+    def slots_of(self, names: Sequence[str], slot: str) -> list[torch.Tensor]:
         """This part of the state of each parameter, zeros at first."""
         return [self._slot(name, slot) for name in names]
 
@@ -197,7 +201,7 @@ class SGD(Optimizer):
         if self.weight_decay:
             moves = list(torch._foreach_add(moves, list(values), alpha=self.weight_decay))
         if self.momentum:
-            kept = self.kept(names, "momentum")
+            kept = self.slots_of(names, "momentum")
             torch._foreach_mul_(kept, self.momentum)
             torch._foreach_add_(kept, moves)
             moves = list(torch._foreach_add(moves, kept, alpha=self.momentum)) if self.nesterov else kept
@@ -227,8 +231,8 @@ class AdamW(Optimizer):
         torch._fused_adamw_(
             list(values),
             [gradient.contiguous() for gradient in gradients],
-            self.kept(names, "first"),
-            self.kept(names, "second"),
+            self.slots_of(names, "first"),
+            self.slots_of(names, "second"),
             [],
             [torch.tensor(float(self.steps), device=values[0].device)] * len(names),
             amsgrad=False,

@@ -67,6 +67,9 @@ class Scheduler:
         self.steps = 0
         self._apply()
 
+    def __repr__(self) -> str:
+        return f"Scheduler(lr={self.optimizer.lr:g} of {self.base:g}, {self.steps} steps done)"
+
     def step(self) -> None:
         self.steps += 1
         self._apply()

@@ -141,6 +141,9 @@ class Trainer:
         self._metrics = JsonLines(metrics) if metrics is not None and self._speaks else None
         self._measures = metrics is not None
 
+    def __repr__(self) -> str:
+        return f"Trainer({type(self.model).__name__}, {self.optimizer!r}, {self.step} steps done)"
+
     def resume(self, step: int | None = None) -> int:
         """Go on from the last checkpoint of `checkpoint_dir`, if there is one, or that of `step`; returns its step.
 

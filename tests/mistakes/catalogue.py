@@ -74,8 +74,11 @@ def right(program: Program) -> Program:
 
 
 def title(program: Program) -> str:
-    """Its docstring, or its name as words."""
-    text = (program.__doc__ or program.__name__.replace("_", " ")).strip().rstrip(".")
+    """Its docstring, or its name as words; what differs between ranks differs on one of them."""
+    words = program.__name__.replace("_", " ")
+    if of_ranks(program) and words.startswith(("another ", "other ")):
+        words += " on one rank"
+    text = (program.__doc__ or words).strip().rstrip(".")
     return text[0].upper() + text[1:]
 
 

@@ -10,10 +10,10 @@ from catalogue import MISTAKES, RIGHT, Mistake, heading, load, title, topic
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 _INTRODUCTION = """# Mistakes, and what softmesh says of them
 
-Programs that hang, race or give wrong numbers on silicon, where nobody says why. Search this page for what you see, or
-for words of the message that you got. Each entry is a program that the suite runs (tests/mistakes/programs/), and the
-words are those that it gives; {right} right programs beside these {wrong} get no word. After a change there,
-`python tests/mistakes/mistakes_page.py` writes this page.
+Programs that hang, race or give wrong numbers on silicon, where nobody says why. Search this page for what you see,
+or for words of the message that you got. Each entry is a program that the suite runs (tests/mistakes/programs/), with
+the words that softmesh says of it. Beside these {wrong} mistakes stand {right} correct programs, of which it must say
+nothing. After a change there, `python tests/mistakes/mistakes_page.py` writes this page.
 """
 
 

@@ -15,7 +15,7 @@ from softmesh.bench.mpi import (
     QUICK,
     RAW,
     Effort,
-    Found,
+    MpiFigures,
     ReportingOverhead,
     Row,
     in_words,
@@ -49,7 +49,7 @@ def test_a_row_shows_both_times_and_their_ratio() -> None:
 
 
 def test_the_worst_is_told_in_words() -> None:
-    found = Found(
+    found = MpiFigures(
         [row(ratio=0.5), row(ratio=1.5, nbytes=MIB), row("socket", ratio=0.9)],
         {"softmesh": 3.21},
         [ReportingOverhead("all_reduce", 1, MIB, 0.98), ReportingOverhead("all_gather", 1, MIB, 1.01)],
@@ -63,7 +63,7 @@ def test_the_worst_is_told_in_words() -> None:
 
 def test_what_the_checks_between_ranks_cost_is_told_of_collectives() -> None:
     rows = [replace(row(), checks=checks) for checks in (1.01, 1.2, 1.03, None)]
-    (said,) = (line for line in in_words(Found(rows, {}, [])) if "compare" in line)
+    (said,) = (line for line in in_words(MpiFigures(rows, {}, [])) if "compare" in line)
     assert said.endswith("take 1.03 times as long in the median, 1.01 to 1.20.")
 
 
@@ -96,7 +96,7 @@ def test_a_wrong_result_fails_the_benchmark(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mpi, "check_engine", lambda: None)
-    found = Found([row(is_right=False)], {}, [])
+    found = MpiFigures([row(is_right=False)], {}, [])
     monkeypatch.setattr(mpi, "measure", lambda effort, folder: found)
     assert mpi.main([]) == 1
     assert "has a wrong result" in capsys.readouterr().out

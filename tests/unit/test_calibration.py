@@ -15,7 +15,7 @@ from softmesh.cost.calibration_files import SHIPPED, default_calibration, read_c
 from softmesh.cost.calibration_from_measurements import calibrated, left_out, shape_of, usable
 from softmesh.cost.error_tables import error_tables, judged
 from softmesh.cost.measurements import read_measurements, shipped_tables
-from softmesh.cost.workloads import Exchange
+from softmesh.cost.workloads import Exchange, TypicalOp
 from softmesh.input_files.text_files import FileError
 from softmesh.systems.chip import N300
 
@@ -103,7 +103,7 @@ def test_own_measurements_replace_what_they_speak_of_and_nothing_else(tmp_path):
 
 def test_bench_cost_holds_a_table_against_a_calibration(tmp_path, capsys):
     path = own_table(tmp_path)
-    path.write_text(path.read_text() + path.read_text().splitlines()[1].replace("total 4096 B", "prefill") + "\n")
+    path.write_text(path.read_text() + path.read_text().splitlines()[1].replace("total 4096 B", "long") + "\n")
     assert bench_cost.main(["--measurements", str(path)]) == 0
     printed = capsys.readouterr().out
     assert "all_gather" in printed
@@ -127,8 +127,8 @@ def test_bench_cost_holds_a_table_against_a_calibration(tmp_path, capsys):
         ("laws:\n  movement:\n    a: {rows: 1, band: 1, coefficients: {start_us: -1}}\n", "is missing"),
         ("laws:\n  typical op:\n    a: {rows: 1, band: 1, coefficients: {typical_us: -1}}\n", "-1 is outside"),
         ("laws:\n  typical op:\n    a: {rows: 1, band: 1, coefficients: {typical: 1}}\n", "no coefficient 'typical'"),
-        ("laws:\n  exchange:\n    a: {rows: 1, band: 1, points: [1 2 3]}\n", "a point of exchange has 5 coordinates"),
-        ("laws:\n  exchange:\n    a: {rows: 1, band: 1, points: [1 2 0 0 0 > 99]}\n", "no measured point"),
+        ("laws:\n  exchange:\n    a: {rows: 1, band: 1, points: [1 2 3]}\n", "a point of exchange has 4 coordinates"),
+        ("laws:\n  exchange:\n    a: {rows: 1, band: 1, points: [1 2 0 0 > 99]}\n", "no measured point"),
         ("- 1\n", "expected keys"),
     ],
 )
@@ -153,6 +153,18 @@ def test_commands_refuse_what_they_cannot_use(tmp_path, capsys):
     result = CliRunner().invoke(commands, ["calibrate", str(nothing), "-o", str(tmp_path / "x.yaml")])
     assert result.exit_code == 2
     assert "tells a workload" in result.output
+
+
+def test_what_a_group_tells_is_lent_to_its_members_and_told_as_unmeasured():
+    gather, scatter = (TypicalOp(kind, N300, "decode") for kind in ("allgather", "broadcast"))
+    rows = [row for row in shipped_rows("model_per_op") if isinstance(row.workload, TypicalOp)]
+    made = calibrated(rows, with_bands=False)
+    assert made.estimate(gather).is_measured
+    lent = made.estimate(scatter)
+    assert not lent.is_measured
+    assert lent.seconds == pytest.approx(
+        made.fits["typical op"]["any decode collective"].coefficients["typical_us"] / 1e6
+    )
 
 
 def test_without_any_fit_there_is_still_a_law():

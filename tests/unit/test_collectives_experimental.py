@@ -723,10 +723,12 @@ def test_a_gather_fused_with_a_product_returns_both(line):
     assert product.memory_config() == ttnn.L1_MEMORY_CONFIG
 
 
-def test_a_product_fused_with_a_reduce_scatter_writes_the_buffer(line):
-    x, weight = numbers(1, 1, 32, 256), numbers(1, 1, 256, 256)
-    scratch = put(torch.zeros(8, 1, 1, 32, 256), line)
-    output = put(torch.zeros(8, 1, 1, 32, 32), line)
+@pytest.mark.parametrize("scratch_rows", [64, 32])
+def test_a_product_fused_with_a_reduce_scatter_writes_the_buffer(line, scratch_rows):
+    """The scratch buffer holds all of the product, or one batch of it."""
+    x, weight = numbers(2, 1, 64, 256), numbers(1, 1, 256, 256)
+    scratch = ttnn.zeros((2, 1, scratch_rows, 256), ttnn.float32, TILE, line)
+    output = ttnn.zeros((2, 1, 64, 32), ttnn.float32, TILE, line)
     product, result = fused_collectives.matmul_reduce_scatter_async(
         ttnn.from_torch(x, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=3)),
         ttnn.from_torch(weight, layout=TILE, device=line, mesh_mapper=ttnn.ShardTensorToMesh(line, dim=2)),
@@ -736,7 +738,7 @@ def test_a_product_fused_with_a_reduce_scatter_writes_the_buffer(line):
         semaphores(line, 3),
         ttnn.CoreCoord(0, 4),
     )
-    assert product.shape == [1, 1, 32, 256]
+    assert product.shape == [2, 1, 64, 256]
     assert result.buffer_address() == output.buffer_address()
     for got, wanted in zip(shards(output), (x @ weight).chunk(8, 3), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)

@@ -139,12 +139,17 @@ def test_a_send_that_cannot_be_is_refused(mesh, call, message):
         call(numbered(mesh))
 
 
-def test_without_an_axis_a_tensor_dealt_in_two_dims_is_no_line(idle_machine):
-    with opened(2, 4, fabric=ttnn.FabricConfig.FABRIC_2D) as mesh:
+@pytest.mark.parametrize("fabric", [ttnn.FabricConfig.FABRIC_1D, ttnn.FabricConfig.FABRIC_2D])
+def test_without_an_axis_a_tensor_dealt_in_two_dims_is_no_line(idle_machine, fabric):
+    with opened(2, 4, fabric=fabric) as mesh:
         two_dims = ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(0, 1))
         x = ttnn.from_torch(torch.ones(64, 128), layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=two_dims)
         with pytest.raises(RuntimeError, match="broadcast op is only supported for a linear tensor topology shape"):
             broadcast(x, At(0, 0))
+
+
+def test_without_an_axis_a_broadcast_reaches_every_device_of_a_fabric_of_two_dims(idle_machine):
+    with opened(2, 4, fabric=ttnn.FabricConfig.FABRIC_2D) as mesh:
         assert held(broadcast(numbered(mesh), At(1, 1))) == [6] * 8
 
 

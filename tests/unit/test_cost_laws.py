@@ -161,11 +161,40 @@ def test_what_has_no_coefficients_is_told_with_a_wide_band():
 def test_a_chain_adds_up_its_parts_and_their_bands():
     calibration = default_calibration()
     product = Product(N150, 64, 64, 64, 2048, 2048, 2048, 2, (8, 8), is_tuned=True)
+    one, two = (calibration.estimate(Chain("chain", (product,) * count)) for count in (1, 2))
+    assert (two.seconds, two.low, two.high) == pytest.approx((2 * one.seconds, 2 * one.low, 2 * one.high))
+
+
+def test_parts_that_overlap_take_what_the_slowest_takes():
+    calibration = default_calibration()
+    product = Product(N150, 64, 64, 64, 2048, 2048, 2048, 2, (8, 8), is_tuned=True)
     whole = calibration.estimate(convolution(product))
-    parts = [calibration.estimate(part) for part in convolution(product).parts]
-    assert whole.seconds == pytest.approx(sum(part.seconds for part in parts))
-    assert whole.high == pytest.approx(sum(part.high for part in parts))
-    assert calibration.estimate(Chain("two", (product, product))).seconds == pytest.approx(2 * parts[1].seconds)
+    parts = [calibration.estimate(part).seconds for part in convolution(product).parts]
+    assert whole.seconds == max(parts)
+    assert whole.high >= 2 * whole.seconds  # they were measured, and not together
+    assert not whole.is_measured
+
+
+@given(exchanges())
+def test_persistent_buffers_in_l1_take_more_for_more_hops_and_bytes(work):
+    calibration = default_calibration()
+    decode = work._replace(in_l1=True)
+    assert law_of(decode).name == "persistent exchange"
+    made = calibration.estimate(decode).seconds
+    assert calibration.estimate(decode._replace(size=2 * decode.size)).seconds >= made
+    assert calibration.estimate(decode._replace(devices=decode.devices + 1)).seconds >= made
+
+
+def test_an_op_that_was_never_published_takes_the_time_of_its_likes():
+    calibration = default_calibration()
+    known, unknown, strange = (
+        calibration.estimate(TypicalOp(kind, WH_GALAXY)) for kind in ("reshard", "transpose", "frobnicate")
+    )
+    assert known.is_measured
+    assert not unknown.is_measured
+    assert unknown.seconds < 20e-6
+    assert unknown.low < known.seconds < unknown.high
+    assert strange.high / strange.low >= 4
 
 
 def test_launches_and_gaps_have_laws():

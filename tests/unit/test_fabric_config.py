@@ -37,7 +37,7 @@ def test_another_fabric_is_refused_until_the_first_is_disabled():
 
 def test_a_fabric_is_refused_while_a_mesh_is_open():
     mesh = ttnn.open_mesh_device(MeshShape(1, 2))
-    with pytest.raises(RuntimeError, match="is not allowed while devices are still open"):
+    with pytest.raises(RuntimeError, match=r"SetFabricConfig\(FABRIC_1D\) is not allowed while devices are still open"):
         ttnn.set_fabric_config(FabricConfig.FABRIC_1D)
     ttnn.set_fabric_config(FabricConfig.DISABLED)
     ttnn.close_mesh_device(mesh)

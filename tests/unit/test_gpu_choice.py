@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.errors import GpuRemark, OutOfGpuMemory
+from softmesh.errors import GpuFailure, GpuRemark, OutOfGpuMemory
 from softmesh.runtime import torch_device
-from softmesh.runtime.memory.gpu_memory import gpu_shortage_of
+from softmesh.runtime.gpu_errors import gpu_error_of
+from softmesh.runtime.queues import queue_base
 from softmesh.runtime.torch_device import chosen_torch_device
 
 
@@ -50,9 +51,9 @@ def test_ranks_that_share_a_card_are_told_once(two_cards: pytest.MonkeyPatch):
 
 def test_a_full_card_is_told_apart_from_a_full_chip():
     refused = torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity")
-    assert gpu_shortage_of("add", RuntimeError("CUDA error: an illegal memory access"), None) is None
+    assert gpu_error_of("add", RuntimeError("The size of tensor a must match"), None) is None
     with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
-        found = gpu_shortage_of("add", refused, mesh)
+        found = gpu_error_of("add", refused, mesh)
     assert isinstance(found, OutOfGpuMemory)
     assert "add: the GPU's memory has run out: 2.00 GiB more are needed" in str(found)
     assert "DRAM left" in str(found)
@@ -70,3 +71,37 @@ def test_an_op_that_the_card_has_no_room_for_says_so(monkeypatch: pytest.MonkeyP
             with pytest.raises(OutOfGpuMemory, match=r"softmax: .*64\.00 MiB more are needed"):
                 ttnn.softmax(tensor, dim=-1)
         assert ttnn.to_torch(ttnn.get_device_tensors(ttnn.softmax(tensor, dim=-1))[0]).shape == (32, 32)
+
+
+LOST = "CUDA error: unspecified launch failure\nCUDA kernel errors might be asynchronously reported at some other call"
+
+
+def test_a_card_that_is_lost_says_so_wherever_it_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> torch.Tensor:
+        raise RuntimeError(LOST)
+
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        tensor = ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
+        said = r"softmax: the GPU has failed: unspecified launch failure\. .*start the program anew"
+        with monkeypatch.context() as failing:
+            failing.setattr(torch, "softmax", fail)
+            for _ in range(2):
+                with pytest.raises(GpuFailure, match=said):
+                    ttnn.softmax(tensor, dim=-1)
+        ttnn.softmax(tensor, dim=-1)
+        with monkeypatch.context() as failing:
+            failing.setattr(torch, "softmax", fail)
+            with pytest.raises(GpuFailure, match=said):
+                ttnn.softmax(tensor, dim=-1)
+        queue = mesh.mesh_command_queue()
+        with monkeypatch.context() as failing:
+            failing.setattr(queue, "_is_on_gpu", True)
+            failing.setattr(queue_base, "stream_of", fail)
+            with pytest.raises(GpuFailure, match="synchronize_device: the GPU has failed"):
+                ttnn.synchronize_device(mesh)
+        ttnn.synchronize_device(mesh)
+
+
+def test_what_a_graph_cannot_hold_is_no_failure_of_the_card():
+    refused = RuntimeError("CUDA error: operation not permitted when stream is capturing")
+    assert gpu_error_of("add", refused, None) is None

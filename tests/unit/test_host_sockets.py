@@ -166,7 +166,7 @@ def test_a_write_that_nothing_takes_is_refused_before_it_begins(pair: ttnn.MeshD
     socket, written = to_device(pair), host_tensor()
     with pytest.raises(MeshError, match="do not fit into the FIFO, which holds 4096"):
         socket.write_tensor(written)
-    assert socket.stream.held == 0
+    assert socket.stream.buffered == 0
 
 
 def test_a_barrier_does_not_wait_for_what_nobody_takes(pair: ttnn.MeshDevice) -> None:

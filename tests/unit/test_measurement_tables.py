@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.measurements import COLUMNS, Measurement, read_measurements, shipped_tables
-from softmesh.cost.workloads import Chain, Dispatch, Elements, Exchange, HostTransfer, Product, TypicalOp
+from softmesh.cost.workloads import Chain, Dispatch, Elements, Exchange, HostTransfer, Movement, Product, TypicalOp
 from softmesh.input_files.text_files import FileError
 
 PLAIN = {
@@ -162,6 +163,103 @@ def test_programs_convolutions_experts_and_gaps(read):
     assert isinstance(gap, TypicalOp)
 
 
+DRAM = {"memory": "DRAM interleaved TILE", "config": "", "devices": "8", "links": "1", "topology": "ring"}
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        "[1,1,32,4096] x [1,1,4096,1024]",
+        "1x1x32x4096 x 1x1x4096x1024",
+        "1x1x32x4096 @ 1x1x4096x1024",
+        "input 1x1x32x4096, weight 4096x1024",
+        "torch.Size([1, 1, 32, 4096]) x torch.Size([1, 1, 4096, 1024])",
+        "32x4096x1024",
+        "32 x 4096 x 1024",
+        "(32, 4096, 1024)",
+        "32,4096,1024",
+        "M32xK4096xN1024",
+    ],
+)
+@pytest.mark.parametrize("op", ["matmul", "MatmulDeviceOperation", "ttnn.linear", "ttnn::operations::matmul::Matmul"])
+def test_a_product_is_known_in_each_spelling(read, op, shapes):
+    work = read(op=op, shapes=shapes, **DRAM).workload
+    assert isinstance(work, Product)
+    assert (work.batch, work.m, work.k, work.n) == (1, 1, 128, 32)
+
+
+def test_batches_of_products(read):
+    work = read(shapes="[2,4,32,64] x [2,4,64,96]", **DRAM).workload
+    assert (work.batch, work.in1_count, work.m, work.k, work.n) == (8, 8, 1, 2, 3)
+
+
+OPS_OF_MODELS = {
+    Elements: "rms_norm LayerNormDeviceOperation LayerNormPreAllGather ttnn.silu BinaryNgDeviceOperation add "
+    "RotaryEmbeddingLlama UnaryDeviceOperation TypecastDeviceOperation SoftmaxDeviceOperation GroupNorm ArgMax TopK "
+    "MaxPool2D ReduceDeviceOperation PlusOne exp",
+    Movement: "Untilize TilizeWithValPadding NlpCreateHeadsDeviceOperation nlp_concat_heads_decode Embeddings "
+    "PagedUpdateCacheDeviceOperation paged_fill_cache ReshardDeviceOperation InterleavedToSharded "
+    "ShardedToInterleaved SliceDeviceOperation Concat PermuteDeviceOperation HaloDeviceOperation MoveDeviceOperation",
+    Exchange: "AllGatherAsync ttnn.all_gather ReduceScatterMinimalAsync AllReduceAsync all_to_all_async AllBroadcast "
+    "AllToAllDispatch point_to_point",
+    Chain: "ScaledDotProductAttention ring_joint_scaled_dot_product_attention",
+}
+
+
+@pytest.mark.parametrize(("kind", "op"), [(kind, op) for kind, names in OPS_OF_MODELS.items() for op in names.split()])
+def test_ops_of_models_are_expressed_by_their_extents(read, kind, op):
+    work = read(op=op, shapes="[1,1,32,4096]", **DRAM).workload
+    assert isinstance(work, kind)
+    assert default_calibration().estimate(work).seconds < 1e-3
+
+
+@pytest.mark.parametrize("op", [op for names in OPS_OF_MODELS.values() for op in names.split()] + ["conv2d", "moe"])
+def test_ops_of_models_without_extents_are_expressed_by_their_kind(read, op):
+    row = read(source_path="models/demos/some/perf.json", op=op, shapes="Some-70B decode batch 32, layer, op_0", **DRAM)
+    assert isinstance(row.workload, TypicalOp)
+    assert row.group == "Some-70B decode batch 32, layer"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "seconds"),
+    [
+        ("4096", "GB/s", 2 * 2 * 128 * 2048 / 4096e9),
+        ("25", "device kernel duration [ns]", 25e-9),
+        ("25", "us/op", 25e-6),
+        ("25", "ms", 25e-3),
+    ],
+)
+def test_units_of_ops(read, value, unit, seconds):
+    assert read(op="copy", shapes="[1,1,64,4096]", value=value, unit=unit, **DRAM).seconds == pytest.approx(seconds)
+
+
+def test_rates_of_arithmetic_and_shares_in_percent_are_times_of_products(read):
+    flops = 2 * 4096**3
+    assert read(shapes="4096x4096x4096", value="50", unit="TFLOP/s").seconds == pytest.approx(flops / 50e12)
+    ideal = read(shapes="4096x4096x4096", value="1", unit="share of ideal").seconds
+    assert read(shapes="4096x4096x4096", value="50", unit="% utilisation").seconds == pytest.approx(2 * ideal)
+    assert "arithmetic" in read(op="exp", shapes="[32, 32]", unit="TFLOPs").why
+
+
+def test_sorting_and_attention_to_chosen_keys(read):
+    largest = read(arch="blackhole", op="topk_large_indices", shapes="rows 640 n 51200 k 1536").workload
+    assert isinstance(largest, Elements)
+    assert largest.tiles >= 640 * 50
+    chosen = [
+        read(op="sparse_sdpa", shapes=f"Q[32,640,576] KV[56320,576] topk 2048 mask {mask}").workload.read
+        for mask in ("dense", "half", "causal", "sparse")
+    ]
+    assert chosen == sorted(chosen, reverse=True)
+    assert chosen[0] == 640 * 2048 * 576 * 2
+
+
+def test_a_collective_fused_with_a_product_is_both(read):
+    work = read(op="AllGatherMatmulAsync", shapes="[1,1,32,4096] x [4096,1024]", **DRAM).workload
+    assert isinstance(work, Chain)
+    assert work.overlaps
+    assert (work.parts[0].size, work.parts[1].n) == (128 * 2048, 32)
+
+
 @pytest.mark.parametrize(
     ("system", "arch", "kind"),
     [
@@ -188,7 +286,7 @@ def test_systems_are_known_by_their_names(read, system, arch, kind):
     [
         ({"arch": "quasar"}, "architecture"),
         ({"op": "decode_t/s/u", "shapes": "llama", "unit": "as named"}, "whole model"),
-        ({"op": "all_gather", "shapes": "prefill", "devices": "8"}, "bytes"),
+        ({"op": "all_gather", "shapes": "long", "devices": "8"}, "bytes"),
         ({"op": "all_gather", "shapes": "total 64 B", "devices": ""}, "devices"),
         ({"shapes": "large"}, "extents"),
         ({"op": "NoC Loopback", "shapes": "", "unit": "B/cycle"}, "lower bound"),

@@ -469,6 +469,7 @@ def test_a_torch_device_that_does_not_exist_is_refused(monkeypatch: pytest.Monke
     [
         (0, "cuda", "finds no GPU. Install a build of torch for CUDA, or unset SOFTMESH_DEVICE"),
         (2, "cuda:2", "SOFTMESH_DEVICE=cuda:2: torch finds 2 of them; choose cuda:0 to cuda:1"),
+        (1, "cuda:1", "SOFTMESH_DEVICE=cuda:1: torch finds 1 of them; choose cuda:0\\."),
         (2, "cuda:256", "SOFTMESH_DEVICE=cuda:256: torch finds 2 of them"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh.runtime.traces import allocation_tracking
 
 
 def cores(*corners: tuple[int, int]) -> ttnn.CoreRangeSet:
@@ -159,6 +160,7 @@ def test_the_trackers_of_allocations_have_the_names_suites_import():
     assert ttnn.trace_allocation_config.TRACE_ALLOC_TRACKING is ttnn.TRACE_ALLOC_TRACKING
     assert ttnn.trace_allocation_config.TRACE_ALLOC_DIAGNOSTICS is False
     assert ttnn.trace_allocation_config.TRACE_ALLOC_REFERRER_DEPTH == 10
+    assert [allocation_tracking.depth_of(text) for text in ("4", "", "deep")] == [4, 10, 10]
     assert ttnn._ttnn.operations.trace.get_unsafe_tracked_ids is (
         ttnn.tools.trace_allocation_tracker.get_unsafe_tracked_ids
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import pickle
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import softmesh as ttnn
-from softmesh import Partial, Replicate, Shard, collectives
+from softmesh import Partial, Replicate, Shard, collectives, drivers, kernels, metal, train
 from softmesh.namespaces import LAZY
 from softmesh.systems import named_systems
 from softmesh.train.pipeline import stage_schedules
@@ -104,6 +105,9 @@ def test_numbers_of_numpy_compute_with_tensors(value):
 
 def test_every_public_class_says_what_its_objects_are():
     members = {name: getattr(ttnn, name) for name in (*vars(ttnn), *LAZY) if not name.startswith("_")}
+    for package in ("collectives", "distributed", "drivers", "graph", "kernels", "metal", "tracer", "train"):
+        found = vars(importlib.import_module(f"softmesh.{package}"))
+        members |= {f"{package}.{name}": value for name, value in found.items() if not name.startswith("_")}
     silent = [
         name
         for name, value in members.items()
@@ -137,3 +141,30 @@ def test_objects_of_a_machine_tell_what_they_are_in_a_line(mesh):
     for start, value in told.items():
         assert repr(value).startswith(start)
         assert len(repr(value)) < 120
+
+
+def test_a_model_is_printed_as_a_tree_and_its_training_in_a_line(mesh):
+    initial = train.Initial(seed=3)
+    parts = [train.Linear(mesh, 32, 64, initial), train.LayerNorm(mesh, 64, initial)]
+    model = train.Sequential(*parts)
+    assert repr(model) == "\n".join(["Sequential(", *(f"  (parts.{i}): {part!r}" for i, part in enumerate(parts)), ")"])
+    assert repr(parts[0]) == "Linear(weight [1, 1, 64, 32], bias [1, 1, 1, 64])"
+    optimizer = train.AdamW(model, lr=0.01)
+    assert repr(optimizer) == "AdamW(lr=0.01, 4 parameters, 0 steps done)"
+    assert repr(train.Scheduler(optimizer, train.schedules.warmup(4))) == "Scheduler(lr=0.0025 of 0.01, 0 steps done)"
+    told = repr(train.Trainer(model, optimizer, [], axes=0))
+    assert told == "Trainer(Sequential, AdamW(lr=0.0025, 4 parameters, 0 steps done), 0 steps done)"
+    assert repr(initial) == "Initial(seed=3, dtype=DataType.FLOAT32)"
+
+
+def test_what_kernels_and_cards_are_made_of_tells_what_it_is():
+    card = drivers.virtual_rack(2)(1)
+    assert repr(card) == "VirtualCard(1, 'SM-0001': p150, 130 cores, open)"
+    card.close()
+    assert repr(card).endswith(", closed)")
+    assert repr(drivers.virtual_rack(2)) == "Rack(0: SM-0000, 1: SM-0001)"
+    buffers = metal.CircularBufferConfig(4096, {0: ttnn.bfloat16}).set_page_size(0, 2048)
+    assert repr(buffers) == "CircularBufferConfig(4096 bytes; 0: BFLOAT16 in pages of 2048)"
+    assert repr(metal.MeshWorkload()) == "MeshWorkload(empty)"
+    assert repr(metal.DistributedHostBuffer(ttnn.MeshShape(2, 4))).endswith("0 of 8 shards here)")
+    assert repr(kernels.reduce_tile).startswith("<reduce_tile[")

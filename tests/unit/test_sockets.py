@@ -684,7 +684,7 @@ def test_a_send_goes_on_once_what_is_not_received_fits_into_the_fifo() -> None:
     next(second)
     box.expected[0].done = True
     assert list(second) == []
-    assert channel.fifo.held == 8192
+    assert channel.fifo.buffered == 8192
 
 
 def test_a_description_travels_once() -> None:

@@ -96,3 +96,28 @@ def test_after_the_block_values_are_computed_again() -> None:
     with without_values():
         torch.ones(1000, 1000)
     assert torch.ones(1000, 1000).sum() == 1_000_000
+
+
+def test_replays_compute_what_is_small_and_nothing_else(idle_machine: None) -> None:
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2), trace_region_size=1 << 20)
+
+    def placed(data: torch.Tensor) -> ttnn.Tensor:
+        return ttnn.from_torch(data, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    with without_values():
+        large, small = placed(torch.ones(256, 256)), placed(torch.ones(32, 32))
+        ttnn.matmul(large, large), ttnn.add(small, small)  # compiled before they are captured
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        wide = ttnn.matmul(large, large)
+        more = ttnn.add(small, small)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        for value in (1.0, 3.0, 5.0):
+            ttnn.copy_host_to_device_tensor(
+                ttnn.from_torch(torch.full((32, 32), value), ttnn.float32, layout=ttnn.TILE_LAYOUT), small
+            )
+            ttnn.execute_trace(mesh, trace, cq_id=0)
+            assert ttnn.to_torch(ttnn.get_device_tensors(more)[0])[0, 0] == 2 * value
+        assert tuple(wide.shape) == (256, 256)
+        assert not ttnn.to_torch(ttnn.get_device_tensors(wide)[0]).any()
+        ttnn.release_trace(mesh, trace)
+    ttnn.close_mesh_device(mesh)

@@ -1,4 +1,4 @@
-"""What a worker of a benchmark does: says {"ready": version}, and answers each line of its input, an order in JSON.
+"""The loop of a benchmark's worker: it says {"ready": version}, and answers each line of input, an order in JSON.
 
     {"prepare": ..., ...}    makes the call that follows, and leaves what it gives in the folder
     {"repeat": n}            answers {"seconds": ...} for one call

@@ -11,12 +11,10 @@ from softmesh.collectives.schedules.language import Schedule, checked_mesh
 from softmesh.collectives.schedules.link_traffic import Lane, PieceBytes, bytes_per_link
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
-from softmesh.fabric.graph_selection import Binding
-from softmesh.fabric.machine_system import MachineSystem
+from softmesh.fabric.mesh_binding import Binding
 from softmesh.mesh import MeshShape
 from softmesh.systems.machine import Machine
 from softmesh.systems.machine_restriction import with_down
-from softmesh.systems.named_systems import load
 
 
 @dataclass(frozen=True)
@@ -96,6 +94,10 @@ def on_system(name: str, shape: Sequence[int], down: Sequence[str] = ()) -> Chip
     >>> seats.wraps, seats.joined(0, 7), seats.links_between(0, 4)
     ((True,), True, 0)
     """
+    # Loaded late: they bring the readers of descriptors and of YAML, which a program without a machine never needs.
+    from softmesh.fabric.machine_system import MachineSystem
+    from softmesh.systems.named_systems import load
+
     extents, _ = checked_mesh("on_system", shape, False)
     checked("on_system", "name", name, str, "the name of a machine such as 'T3000'")
     machine = with_down(load(name), tuple(down))

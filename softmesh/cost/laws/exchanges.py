@@ -55,19 +55,18 @@ def _terms(work: Exchange) -> tuple[float, ...]:
     hops = hops_of(work) * (_2D_HOP if work.is_2d else 1.0)
     crowd = max(work.devices / 4, 1.0) if work.op == "all_to_all" else 1.0
     regime = _DIRECT if is_direct(work) else _RING if work.is_ring else _PAIR if work.devices == 2 else _LINE
-    return hops, link_bytes(work), float(regime), crowd, float(work.in_l1)
+    return hops, link_bytes(work), float(regime), crowd
 
 
 def _latency(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    hops, _, regime, _, in_l1 = terms
+    hops, _, regime, _ = terms
     starts = np.array([c["pair_us"], c["line_us"], c["ring_us"], c["direct_us"]])
     far = np.where(np.asarray(regime) == _PAIR, 0.0, hops)  # the one hop of a pair is in its start
-    whole = (starts[np.asarray(regime, dtype=int)] + far * c["hop_us"]) * 1e-6
-    return whole * np.where(in_l1, c["l1_latency"], 1.0)
+    return (starts[np.asarray(regime, dtype=int)] + far * c["hop_us"]) * 1e-6
 
 
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    _, through, regime, crowd, _ = terms
+    _, through, regime, crowd = terms
     rates = np.array([c["pair_gb_per_s"], c["line_gb_per_s"], c["ring_gb_per_s"], c["direct_gb_per_s"]])
     rate = rates[np.asarray(regime, dtype=int)] * 1e9
     latency, carried = _latency(terms, c), through * crowd ** c["crowding"] / rate
@@ -80,18 +79,17 @@ def _starting(key: str) -> dict[str, float]:
     wormhole = key.startswith("wormhole")
     rate = 11.0 if wormhole else 22.0
     return {
-        "pair_us": 6.0 if wormhole else 4.5,
+        "pair_us": (6.0 if wormhole else 4.5) * (0.7 if key.endswith("all_to_all") else 1.0),
         "line_us": 4.0,
         "ring_us": 8.0 if wormhole else 6.0,
         "direct_us": 8.0,
         "hop_us": 2.5 if wormhole else 1.5,
         "fill_us": 2.0,
-        "pair_gb_per_s": 0.7 * rate,
+        "pair_gb_per_s": 6.4 if wormhole else 0.8 * rate,
         "line_gb_per_s": rate,
-        "ring_gb_per_s": rate,
+        "ring_gb_per_s": rate if wormhole else 25.0,
         "direct_gb_per_s": 0.5 * rate,
         "crowding": 0.5,
-        "l1_latency": 0.6,  # what persistent buffers in L1 leave of start and hops
     }
 
 
@@ -106,7 +104,6 @@ def position(work: Exchange) -> tuple[float, ...]:
         math.log2(work.devices),
         float(work.is_ring),
         float(is_direct(work)),
-        float(work.in_l1),
     )
 
 
@@ -117,7 +114,7 @@ EXCHANGE = Law(
     terms=_terms,
     seconds=_seconds,
     position=position,
-    reach=(4.0, 1.0, 1.5, 0.5, 0.5),
+    reach=(4.0, 1.0, 1.5, 0.5),
     doubt=0.20,
     noise=0.01,
     bound=_bound,

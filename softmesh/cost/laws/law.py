@@ -2,7 +2,8 @@
 
 A law keeps the two apart so that one formula serves a single command and, over columns of numbers, a whole table of
 measurements. Coefficients are positive and carry their unit in their name; a workload's `key` says which set of them
-is its own. Where neighbours were measured, `position` says how near they are: see softmesh.cost.corrections.
+is its own; sets of one `wider` group borrow from each other what no row of their own tells. Where neighbours were
+measured, `position` says how near they are: see softmesh.cost.corrections.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Law:
     noise: float  # the same for a repetition of one measurement
     bound: Callable[[tuple[float, ...], Coefficients], Bound]
     keeps_points: bool = True  # whether measured points correct the formula, or only set its band
+    wider: Callable[[str], tuple[str, ...]] = lambda key: ()  # groups that a key belongs to, the narrowest first
 
 
 def larger(*parts: Numbers, sharpness: float = 3.0) -> Numbers:

@@ -8,6 +8,8 @@ from softmesh.cost.command_cost import Bound
 from softmesh.cost.laws.law import Coefficients, Law, Numbers, larger, largest
 from softmesh.cost.workloads import Movement
 
+GATHERED_ROWS = "gathered rows"  # of a tensor in DRAM, each found by an index
+
 
 def _terms(work: Movement) -> tuple[float, ...]:
     moved = work.read + work.written
@@ -43,7 +45,7 @@ def _bound(terms: tuple[float, ...], c: Coefficients) -> Bound:
 
 MOVEMENT = Law(
     name="movement",
-    key=lambda work: work.chip.arch_name,
+    key=lambda work: f"{work.chip.arch_name} rows" if work.kind == GATHERED_ROWS else work.chip.arch_name,
     starting=_starting,
     terms=_terms,
     seconds=_seconds,

@@ -150,7 +150,7 @@ class Network:
         direction = self.next_direction(src, dst)
         return None if direction is None else ETH_DIRECTION.get(direction)
 
-    def told_direction(self, src: Node, dst: Node) -> RoutingDirection | None:
+    def reported_direction(self, src: Node, dst: Node) -> RoutingDirection | None:
         """The first hop as TT-NN tells it: in 1-D too its tables turn, though no packet does."""
         direction = self.next_direction(src, dst)
         if direction is not None or src.mesh != dst.mesh or self.is_two_dimensional:
@@ -159,9 +159,9 @@ class Network:
         value = int(direction_table(logical, FabricConfig.FABRIC_2D, self._missing(logical))[src.chip, dst.chip])
         return None if value == NOWHERE else RoutingDirection(value)
 
-    def told_links(self, src: Node, dst: Node) -> list[int]:
+    def reported_links(self, src: Node, dst: Node) -> list[int]:
         """The links TT-NN names for that hop: those of the route, or in 1-D where it would turn all that lead there."""
-        direction = self.told_direction(src, dst)
+        direction = self.reported_direction(src, dst)
         if direction is None or self.next_direction(src, dst) is not None:
             return self.forwarding_links(src, dst)
         return list(range(len(self.links_from(src, direction))))

@@ -34,6 +34,9 @@ class WorkerToFabricEdmSender:
         self._payload: torch.Tensor | None = None
         self.args_end = 0  # the index after its words in the kernel's arguments
 
+    def __repr__(self) -> str:
+        return f"WorkerToFabricEdmSender({self._link})"
+
     @classmethod
     def build_from_args(cls, arg_idx: int) -> WorkerToFabricEdmSender:
         """From the runtime arguments that the host's `append_fabric_connection_rt_args` gave, from `arg_idx` on."""

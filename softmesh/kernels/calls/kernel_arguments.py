@@ -28,6 +28,9 @@ class Templated(Generic[P, R]):
         self._names = [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
         functools.update_wrapper(self, function)
 
+    def __repr__(self) -> str:
+        return f"<{self._function.__name__}[{', '.join(self._names)}], a call of kernels>"
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*args, **kwargs)
 

@@ -40,6 +40,9 @@ class L1Pointer:
         self._code = _CODES[type]
         self._size = struct.calcsize(self._code)
 
+    def __repr__(self) -> str:
+        return f"L1Pointer({self.address:#x}, numbers of {self._size} bytes)"
+
     def __index__(self) -> int:
         return self.address
 

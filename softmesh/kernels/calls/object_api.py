@@ -17,6 +17,9 @@ class CircularBuffer:
     def __init__(self, cb_id: int) -> None:
         self.cb_id = int(cb_id)
 
+    def __repr__(self) -> str:
+        return f"CircularBuffer({self.cb_id})"
+
     def reserve_back(self, num_pages: int) -> None:
         circular_buffers.cb_reserve_back(self.cb_id, num_pages)
 
@@ -72,6 +75,9 @@ class Noc:
 
     def __init__(self, noc_id: int = 0) -> None:
         self.noc_id = noc_id
+
+    def __repr__(self) -> str:
+        return f"Noc({self.noc_id})"
 
     def async_read(
         self,
@@ -140,6 +146,9 @@ class Semaphore:
 
     def __init__(self, semaphore_id: int) -> None:
         self.id = semaphore_id
+
+    def __repr__(self) -> str:
+        return f"Semaphore({self.id})"
 
     @property
     def address(self) -> int:

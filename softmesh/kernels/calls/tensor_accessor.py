@@ -34,6 +34,9 @@ class TensorAccessorArgs:
         self.words = AccessorWords.of(given)
         self._offset = cta_offset
 
+    def __repr__(self) -> str:
+        return f"TensorAccessorArgs({self._offset}, {self.words})"
+
     def __class_getitem__(cls, offsets: int | tuple[int, int]) -> Callable[[], TensorAccessorArgs]:
         return functools.partial(cls, *offsets) if isinstance(offsets, tuple) else functools.partial(cls, offsets)
 
@@ -55,6 +58,10 @@ class TensorAccessor:
         self.bank_base_address = address
         self.page_size = page_size
         self._type = BufferType.DRAM if is_dram else BufferType.L1
+
+    def __repr__(self) -> str:
+        where = f"{self._type.name} from {self.bank_base_address:#x}"
+        return f"{type(self).__name__}(pages of {self.page_size} bytes in {where})"
 
     def get_noc_addr(self, page_id: int, offset: int = 0) -> int:
         thread = here("get_noc_addr")

@@ -169,6 +169,9 @@ class PacketHeader:
         self.command: Command | None = None
         self.payload_size = 0
 
+    def __repr__(self) -> str:
+        return f"PacketHeader({self.route}, {self.command}, {self.payload_size} bytes)"
+
     def to_chip_unicast(self, distance_in_hops: int) -> PacketHeader:
         self.route = Straight(distance_in_hops, 1)
         return self

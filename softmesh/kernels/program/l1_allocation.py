@@ -56,6 +56,12 @@ class CircularBufferConfig:
         for index, format in (data_format_spec or {}).items():
             self.set_data_format(index, format)
 
+    def __repr__(self) -> str:
+        dtypes = self.dtypes | self.remote_dtypes
+        pages = self.page_sizes | self.remote_page_sizes
+        indexes = [f"{index}: {dtype.name} in pages of {pages.get(index, '?')}" for index, dtype in dtypes.items()]
+        return f"CircularBufferConfig({self.total_size} bytes; {', '.join(indexes) or 'no index'})"
+
     def set_data_format(self, buffer_index: int, data_format: object) -> CircularBufferConfig:
         index = _checked_index("CircularBufferConfig", buffer_index)
         self.dtypes[index] = dtype_of("CircularBufferConfig", data_format)

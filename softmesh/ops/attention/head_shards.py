@@ -1,4 +1,4 @@
-"""Where the heads of attention lie: the shards that TT-NN cuts results into whose memory config does not say."""
+"""Shard layouts of attention heads: how TT-NN cuts results whose memory config does not say."""
 
 from __future__ import annotations
 

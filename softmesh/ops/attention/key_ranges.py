@@ -1,4 +1,4 @@
-"""Which keys each query sees, as a range of places: what order, windows and the bounds of sequences come to.
+"""Attention masks as ranges: the keys that each query sees, by order, windows and the bounds of sequences.
 
 A mask of all queries over all keys is never made: a block of queries asks for the keys that any of them sees, and which
 of these are hidden from one or another.

@@ -110,7 +110,7 @@ class _BlockOwners:
         self.hidden: torch.Tensor | None = None  # (blocks, 1, 1, block)
 
     @classmethod
-    def found(
+    def of_tables(
         cls, table: torch.Tensor, current: torch.Tensor, axes: tuple[int, ...], each: int, block: int
     ) -> _BlockOwners | None:
         """None where few of the `each` blocks of a device are in use, or one of them by several."""
@@ -145,7 +145,7 @@ class _BlockOwners:
         return found.unflatten(1, x.shape[1:])
 
 
-_block_owners = MemoizeLast(_BlockOwners.found)
+_block_owners = MemoizeLast(_BlockOwners.of_tables)
 
 
 _PAGED = "transformer.paged_scaled_dot_product_attention_decode"

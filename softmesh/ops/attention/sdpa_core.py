@@ -1,4 +1,4 @@
-"""What all forms of scaled dot-product attention (SDPA) share: operand checks, sharding rules, the arithmetic."""
+"""The core of scaled dot-product attention (SDPA): operand checks, sharding rules and arithmetic of all its forms."""
 
 from __future__ import annotations
 

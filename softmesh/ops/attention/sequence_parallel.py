@@ -66,6 +66,13 @@ def statistics(parts: Sequence[Attended]) -> torch.Tensor:
     return concat_on_mesh([F.pad(x, (0, 0, 0, -x.shape[-2] % TILE_SIZE)) for x in columns], -2)
 
 
+def _check_causal(is_causal: bool, has_joint: bool, has_sink: bool) -> None:
+    if is_causal and has_joint:
+        raise MeshError(f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors.")
+    if has_sink and not is_causal:
+        raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
+
+
 @operation(JOINT, controls="", tuning="")
 def ring_joint_attention(
     q: Operand,
@@ -95,10 +102,7 @@ def ring_joint_attention(
     check_window(JOINT, window)
     check_sink(JOINT, sink, (1, q.shape[1], 1, 1))
     has_joint = joint_q is not None and joint_k is not None and joint_v is not None
-    if is_causal and has_joint:
-        raise MeshError(f"{JOINT}: a causal sequence has no joint one: pass is_causal=False, or no joint tensors.")
-    if sink is not None and not is_causal:
-        raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
+    _check_causal(is_causal, has_joint, sink is not None)
     rows = q.shape[2]
     order = SequenceOrder(devices, k.shape[2], is_balanced)
     asked = SequenceOrder(devices, rows * devices, is_balanced)
@@ -127,15 +131,8 @@ def ring_joint_attention(
         joint = attended(q[..., :0, :] if joint_q is None else joint_q, k, v, None, factor, with_maxima=True)
         return own.values, joint.values, statistics((own, joint))
 
-    rule = _ring_rule(outputs=3, joint=True)
-    dtype = _result_dtype(q)
-    return Local(
-        compute,
-        rule,
-        dtypes=(dtype,) * 3,
-        memory_config=DRAM_MEMORY_CONFIG,
-        cost=matmul_cost(2 * k.shape[2]),
-    )
+    rule, dtypes, cost = _ring_rule(outputs=3, joint=True), (_result_dtype(q),) * 3, matmul_cost(2 * k.shape[2])
+    return Local(compute, rule, dtypes=dtypes, memory_config=DRAM_MEMORY_CONFIG, cost=cost)
 
 
 def _result_dtype(q: Operand) -> DataType:

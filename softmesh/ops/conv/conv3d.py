@@ -146,9 +146,7 @@ def _conv3d(
     sides = ints(_OP, "padding", padding, (3,), 0)
     chosen = Conv3dConfig() if config is None else config
     channels, block = _check(input_tensor, weight_tensor, kernel, output_channels, groups, chosen)
-    if bias_tensor is not None and math.prod(bias_tensor.shape) != output_channels:
-        raise MeshError(f"{_OP}: bias_tensor {list(bias_tensor.shape)} must hold {output_channels} values.")
-    bias_rank = 0 if bias_tensor is None else bias_tensor.rank
+    bias_rank = 0 if bias_tensor is None else _checked_bias(bias_tensor, output_channels).rank
     _check_offset(pad_offset_tensor)
     border = None if halo_buffer is None else _border(input_tensor, halo_buffer, sides, spread, padding_mode)
     ends = {-3: logical_h_mask, -2: logical_w_mask}  # by dim; 0: there is none
@@ -175,14 +173,14 @@ def _conv3d(
             result = result + bias.reshape(*bias.shape[: bias.dim() - bias_rank], 1, 1, 1, 1, output_channels)
         return F.pad(result, (0, 0, output_pad_w, output_pad_w, output_pad_h, output_pad_h))
 
-    return Local(
-        compute,
-        _rule,
-        dtypes=(dtype,),
-        layouts=(chosen.output_layout,),
-        memory_config=DRAM_MEMORY_CONFIG,
-        cost=matmul_cost(channels * math.prod(kernel)),
-    )
+    cost, layouts = matmul_cost(channels * math.prod(kernel)), (chosen.output_layout,)
+    return Local(compute, _rule, dtypes=(dtype,), layouts=layouts, memory_config=DRAM_MEMORY_CONFIG, cost=cost)
+
+
+def _checked_bias(bias: Operand, output_channels: int) -> Operand:
+    if math.prod(bias.shape) != output_channels:
+        raise MeshError(f"{_OP}: bias_tensor {list(bias.shape)} must hold {output_channels} values.")
+    return bias
 
 
 def _check_offset(offset: Operand | None) -> None:

@@ -1,4 +1,4 @@
-"""Where results of convolutions lie: in L1 in shards for an input in L1, in DRAM for one in DRAM or on the host.
+"""Memory configs of convolutions' results: L1 shards for an input in L1, DRAM for one in DRAM or on the host.
 
 TT-NN takes the input's shards, those of the config, or chooses a scheme by what its kernels need of L1. Here the one
 that occupies most cores is chosen, height before block before width; for some sizes its choice is another.

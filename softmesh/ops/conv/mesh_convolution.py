@@ -1,4 +1,4 @@
-"""What all 2-D and 3-D convolutions share: sizes, operand checks, the sharding rule, one torch call for the mesh."""
+"""The core of 2-D and 3-D convolutions: sizes, operand checks, the sharding rule, one torch call for the mesh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dtypes TT-NN's binary ops take, alone and beside each other."""
+"""Dtype rules of TT-NN's binary ops: which they take, alone and beside each other."""
 
 from __future__ import annotations
 

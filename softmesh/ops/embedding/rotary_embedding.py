@@ -369,16 +369,17 @@ def rotary_embedding_indexed(
         whole = _replaced(x, result, rotary_offset)
         return whole if prefix is None else concat_on_mesh((prefix.float(), whole), -1)
 
-    def rule(at: rules.Situation) -> rules.Placement:
-        """Along the axis of the sequence rows are split, along others batch or heads, beside whole tables."""
-        rules.refuse_partial(at)
-        word, tables, start, own_place, prefix = at.word, at.words[1:4], *at.words[4:]
-        is_along = isinstance(own_place, rules.Shard)
-        known = word is rules.Shard(2) if is_along else word in (rules.Shard(0), rules.Shard(1))
-        shared = all(other in (None, rules.REPLICATE) for other in (*tables, start))
-        return word if known and shared and prefix in (None, word) else rules.LOCAL
+    return Local(compute, _indexed_rule)
 
-    return Local(compute, rule)
+
+def _indexed_rule(at: rules.Situation) -> rules.Placement:
+    """Along the axis of the sequence rows are split, along others batch or heads, beside whole tables."""
+    rules.refuse_partial(at)
+    word, tables, start, own_place, prefix = at.word, at.words[1:4], *at.words[4:]
+    is_along = isinstance(own_place, rules.Shard)
+    known = word is rules.Shard(2) if is_along else word in (rules.Shard(0), rules.Shard(1))
+    shared = all(other in (None, rules.REPLICATE) for other in (*tables, start))
+    return word if known and shared and prefix in (None, word) else rules.LOCAL
 
 
 def _check(x: Operand, cos: Operand, sin: Operand, dim: int | None, offset: int) -> int:

@@ -21,7 +21,7 @@ from softmesh.tensor.broadcasting import broadcast_shapes
 Multiply = Callable[..., torch.Tensor]
 
 _MANY_COPIES = 4 << 20  # bytes: as much may be copied for the sake of a single call
-_MANY_ROWS = 32 << 20  # bytes of such copies, of bfloat16
+_MANY_ROWS = 16 << 20  # bytes of such copies, of bfloat16
 _NARROW = 128  # columns: below, one wide product is faster than several of them
 
 
@@ -158,10 +158,13 @@ def native_bias(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _copies_many_rows(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether oneDNN would copy large rows, which all matrices of b multiply, for each of these."""
+    """Whether oneDNN would copy large rows, which all matrices of b multiply, for each of these.
+
+    What is done instead copies the matrices, and deals out the columns of the result.
+    """
     count = math.prod(b.shape[:-2])
     is_shared = count > 1 and all(m == 1 or n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True))
-    return a.is_cpu and is_shared and count * a.nbytes > _MANY_ROWS
+    return a.is_cpu and is_shared and count * a.nbytes > max(_MANY_ROWS, b.nbytes)
 
 
 def native_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, widened: bool) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Whether the blocks of a program config fit a product, as TT-NN checks before it runs one."""
+"""Checks a program config's blocks against a product, as TT-NN does before it runs one."""
 
 from __future__ import annotations
 

@@ -56,18 +56,30 @@ def _repeated_natively(
     last: Function | None,
 ) -> Multiply:
     """The same for more operands like these."""
-    multiply: Multiply = (plain_product(a, b) or product) if z is None else product
     inner, width = b.shape[-2:]
-    if a.is_cuda and z is None and last is None and b.numel() == inner * width and a.numel():
-        shape = (*a.shape[:-1], width)  # a call of torch.mm takes less time than one of torch.matmul
-        return lambda x, y, *_: torch.mm(turn_a(x).reshape(-1, inner), turn_b(y).reshape(inner, width)).view(shape)
-    if z is not None and last is None:
-        return lambda x, y, bias: multiply(turn_a(x), turn_b(y), bias)
+    if last is not None:
+        multiply = _repeated_natively(a, b, z, turn_a, turn_b, None)
+        return lambda x, y, *bias: last(multiply(x, y, *bias))
+    if b.numel() == inner * width and a.numel() and (z is not None or a.is_cuda):
+        return _one_native_gemm(inner, width, (*a.shape[:-1], width), z, turn_a, turn_b)
     if z is not None:
-        return lambda x, y, bias: last(multiply(turn_a(x), turn_b(y), bias))  # type: ignore[misc]
-    if last is None:
-        return lambda x, y, *_: multiply(turn_a(x), turn_b(y))
-    return lambda x, y, *_: last(multiply(turn_a(x), turn_b(y)))
+        return lambda x, y, bias: product(turn_a(x), turn_b(y), bias)
+    multiply = plain_product(a, b) or product
+    return lambda x, y, *_: multiply(turn_a(x), turn_b(y))
+
+
+def _one_native_gemm(
+    inner: int, width: int, shape: tuple[int, ...], z: torch.Tensor | None, turn_a: Function, turn_b: Function
+) -> Multiply:
+    """Rows by one matrix: torch.mm and torch.addmm take less time to call than products of more dims."""
+
+    def with_bias(x: torch.Tensor, y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        rows, columns = turn_a(x).reshape(-1, inner), turn_b(y).reshape(inner, width)
+        return torch.addmm(bias.reshape(width), rows, columns).view(shape)
+
+    if z is not None:
+        return with_bias
+    return lambda x, y, *_: torch.mm(turn_a(x).reshape(-1, inner), turn_b(y).reshape(inner, width)).view(shape)
 
 
 class MatrixProduct:

@@ -1,4 +1,4 @@
-"""Where a product lies: the shards that a program config's blocks make, where the memory config does not say."""
+"""Shard layouts of products: those of a program config's blocks, where the memory config does not say."""
 
 from __future__ import annotations
 

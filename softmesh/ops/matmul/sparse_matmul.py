@@ -116,24 +116,15 @@ def sparse_matmul(
         _check_indices(a, b, indices, nnz, is_input_a_sparse, is_input_b_sparse)
         return _indexed(a, b, bias, is_input_a_sparse, last)
     form, marks_rank = _form(a, b, is_input_a_sparse, is_input_b_sparse), sparsity.rank
-    if math.prod(sparsity.shape) != math.prod(form.marks):
-        raise MeshError(
-            f"sparsity logical_volume ({math.prod(sparsity.shape)}) must be that of {list(form.marks)}, one mark for "
-            f"each block of these operands: {op} got sparsity {list(sparsity.shape)}."
-        )
-    if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
-        raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
+    _check_marks_and_bias(op, form.marks, sparsity, b, bias)
 
     def compute(x: torch.Tensor, y: torch.Tensor, marks: torch.Tensor, z: torch.Tensor | None, _: None) -> torch.Tensor:
         lead = marks.dim() - marks_rank
         is_marked = marks.reshape(*marks.shape[:lead], *form.batch) != 0
         _check_count(op, nnz, is_marked, lead)
         left = x if is_input_a_sparse else x.unsqueeze(-3).unsqueeze(-3)
-        parts = [
-            left,
-            *(t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None),
-        ]
-        made = _products(parts, is_marked)
+        others = (t if is_input_a_sparse else t.unsqueeze(lead).unsqueeze(lead) for t in (y, z) if t is not None)
+        made = _products([left, *others], is_marked)
         made = made if last is None else torch.where(is_marked[..., None, None], last(made), 0.0)
         return packed(made, is_marked, lead, nnz) if is_packed and nnz is not None else made
 
@@ -144,6 +135,16 @@ def sparse_matmul(
     rule = _rule(form, summed={_A: 3, _B: 2}, has_bias=bias is not None or last is not None)
     rule = rules.opaque if is_packed else rule
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(a.shape[3]))
+
+
+def _check_marks_and_bias(op: str, wanted: Sequence[int], sparsity: Operand, b: Operand, bias: Operand | None) -> None:
+    if math.prod(sparsity.shape) != math.prod(wanted):
+        raise MeshError(
+            f"sparsity logical_volume ({math.prod(sparsity.shape)}) must be that of {list(wanted)}, one mark for "
+            f"each block of these operands: {op} got sparsity {list(sparsity.shape)}."
+        )
+    if bias is not None and bias.shape not in ((1, b.shape[1], 1, b.shape[3]), (1, 1, 1, b.shape[3])):
+        raise MeshError(f"{op}: bias must be [1, experts, 1, N] or [1, 1, 1, N], got {list(bias.shape)}.")
 
 
 def _check_forms(a: Operand, b: Operand, sparsity: Operand) -> None:

@@ -1,4 +1,4 @@
-"""Where experts' weights go: core shards and memory configs of packed weights, devices of shared experts."""
+"""Placement of experts' weights: core shards and memory configs of packed weights, devices of shared experts."""
 
 from __future__ import annotations
 

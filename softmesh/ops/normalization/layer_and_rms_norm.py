@@ -46,9 +46,12 @@ def _affine(op: str, x: Operand, weight: Operand | None, bias: Operand | None) -
                 "normalised dim."
             )
     ranks = [0 if operand is None else operand.rank for operand in (weight, bias)]
+    plain = (*(1,) * (rank - 1), width)
 
     def row(values: torch.Tensor, own_rank: int) -> torch.Tensor:
-        return values.reshape(*values.shape[: values.dim() - own_rank], *(1,) * (rank - 1), -1)[..., :width]
+        if own_rank == rank and values.shape[-rank:] == plain:
+            return values
+        return values.reshape(*values.shape[: values.dim() - own_rank], *plain[:-1], -1)[..., :width]
 
     def apply(normed: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor:
         scaled = normed if w is None else normed * row(w, ranks[0])
@@ -78,11 +81,8 @@ def _norm_rule(at: rules.Situation) -> rules.Placement:
 
 
 def _normalized(x: torch.Tensor, epsilon: float, centred: bool) -> torch.Tensor:
-    if x.requires_grad:  # torch's own kernels come with a derivative in one step
-        norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
-        return norm(x, (x.shape[-1],), eps=epsilon)
-    centred_x = x - x.mean(-1, keepdim=True) if centred else x
-    return centred_x * torch.rsqrt(centred_x.square().mean(-1, keepdim=True) + epsilon)
+    norm = torch.nn.functional.layer_norm if centred else torch.nn.functional.rms_norm
+    return norm(x, (x.shape[-1],), eps=epsilon)
 
 
 def _one_kernel(
@@ -126,14 +126,18 @@ class _Norm:
         b: torch.Tensor | None,
         r: torch.Tensor | None,
     ) -> torch.Tensor:
-        self._direct = None
+        fused = None
         if r is None and not self._is_narrow and all(row is None or row.is_contiguous() for row in (w, b)):
-            self._direct = _one_kernel(x, w, b, self._epsilon, self._centred)
-        if self._direct is not None:
-            return self._direct(x, w, b, r)
+            fused = _one_kernel(x, w, b, self._epsilon, self._centred)
+        self._direct = fused or self._in_fp32
+        return self._direct(x, w, b, r)
+
+    def _in_fp32(
+        self, x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, r: torch.Tensor | None
+    ) -> torch.Tensor:
         x = x.float() if r is None else x.float() + r.float()
-        rows = (None if row is None else row.float() for row in (w, b))
-        return self._affine(_normalized(x, self._epsilon, self._centred), *rows)
+        normed = _normalized(x, self._epsilon, self._centred)
+        return self._affine(normed, None if w is None else w.float(), None if b is None else b.float())
 
     @property
     def direct(self) -> Callable[..., torch.Tensor]:

@@ -56,7 +56,7 @@ class _Refusal(click.ClickException):
     help="Whole Blackhole Galaxies, joined in the third dimension.",
 )
 @click.option("--hosts", metavar="A,B,...", help="Hosts of the machine, in ring order, for the two above.")
-@click.option("-o", "--output", "--work-dir", default=".", metavar="DIR", help="Where files go. [default: here]")
+@click.option("-o", "--output", "--work-dir", default=".", metavar="DIR", help="Folder to write into. [default: here]")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @click.option("--print-rank-table", is_flag=True, help="Also print FABRIC_RANK:<mesh>;<host rank>;<host>;<devices>.")
 @click.option("--print-devices", is_flag=True, help="Also print FABRIC_VISIBLE_DEVICES:<devices> of each rank.")
@@ -75,11 +75,12 @@ def bindings(
     """Write rank bindings for tt-run, and the mesh graph descriptor of each.
 
     \b
-    softmesh bindings -o galaxy
-    softmesh bindings --system T3000 --split 2x2,2x2 -o halves
-    softmesh bindings --system Galaxy --split 8x4 --hosts-per-mesh 2x1 -o shared
-    softmesh bindings --system elastic --split 2x4,4x4 -o any
-    softmesh bindings --system BH-Galaxy-XYZ --slice-config 2x4x4z -o slices
+    Examples:
+      softmesh bindings -o galaxy
+      softmesh bindings --system T3000 --split 2x2,2x2 -o halves
+      softmesh bindings --system Galaxy --split 8x4 --hosts-per-mesh 2x1 -o shared
+      softmesh bindings --system elastic --split 2x4,4x4 -o any
+      softmesh bindings --system BH-Galaxy-XYZ --slice-config 2x4x4z -o slices
     """
     folder = Path(os.path.abspath(output))
     asked = {"--split": split, "--slice-config": slice_config, "--fabric-config": fabric_config}

@@ -241,9 +241,10 @@ def tt_run(**given: Any) -> None:
     exit code is the job's own; 1: the job cannot be launched; 130: Ctrl-C.
 
     \b
-    tt-run --rank-binding bindings.yaml python model.py
-    tt-run -m mesh.textproto --hosts localhost -- python -m package.module
-    tt-run --rank-binding bindings.yaml --dry-run python model.py
+    Examples:
+      tt-run --rank-binding bindings.yaml python model.py
+      tt-run -m mesh.textproto --hosts localhost -- python -m package.module
+      tt-run --rank-binding bindings.yaml --dry-run python model.py
     """
     if given["program"][:1] == ("-h",):  # behind the program's name it is the program's
         click.echo(click.get_current_context().get_help())

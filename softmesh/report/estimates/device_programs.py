@@ -1,4 +1,4 @@
-"""Which commands of an estimate are programs on chips, and how far each is from what its chip could do at best.
+"""Device programs of an estimate: the commands that run on chips, and how far each is from its chip's best.
 
 The tools that read a profiler's tables know programs only: what the host does, events, and memory that is given back
 have no place there.

@@ -1,4 +1,4 @@
-"""What the links and memories of an estimate carried and held, by pair of chips and over time; time by bound."""
+"""Link and memory use of an estimate: what they carried and held, by pair of chips and over time; time by bound."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class SchedulePicture:
         text.append("+" if send.action is Action.ADD else " ")
         text.append(replay.chunk(send.slot), style=self._style(send.slot))
         if replay.adds:
-            text.append(f" {sent.carried}/{replay.whole[send.slot]}")
+            text.append(f" {sent.carried}/{replay.complete_counts[send.slot]}")
         return text
 
     def _style(self, slot: int) -> str:
@@ -101,13 +101,13 @@ class SchedulePicture:
     def _widest(self, *, short: bool) -> int:
         replay = self.replay
         names = [replay.chunk(slot) for slot in range(replay.schedule.slots)]
-        contents = [self._content(whole, slot, short) for slot, whole in enumerate(replay.whole)]
+        contents = [self._content(whole, slot, short) for slot, whole in enumerate(replay.complete_counts)]
         return max(map(len, names + contents))
 
     def _content(self, count: int, slot: int, short: bool) -> str:
         if not self.replay.adds:
             return self.replay.chunk(slot)
-        return str(count) if short else f"{count}/{self.replay.whole[slot]}"
+        return str(count) if short else f"{count}/{self.replay.complete_counts[slot]}"
 
     def _slot(self, step: int, device: int, slot: int, short: bool, width: int) -> Text:
         count = len(self.replay.states[step].get((device, slot), ()))

@@ -342,7 +342,7 @@ def _samples(replay: ScheduleReplay) -> Iterator[tuple[float, bool, str]]:
     if slots_of(replay).is_summed_up:
         yield 0.5, False, "half of what the device is to get is there"
         return
-    whole = max(replay.whole, default=1)
+    whole = max(replay.complete_counts, default=1)
     if replay.adds and whole > 2:
         some = max(1, round(whole * 3 / 8))
         yield some / whole, False, f"{some} of {whole} contributions"

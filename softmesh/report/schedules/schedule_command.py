@@ -11,6 +11,7 @@ from softmesh.collectives.schedules.chip_assignment import ChipAssignment, on_sy
 from softmesh.collectives.schedules.generators import ENDPOINTS, GENERATORS, schedule_for
 from softmesh.collectives.schedules.link_traffic import piece_sizes
 from softmesh.errors import SoftmeshError, did_you_mean
+from softmesh.option_types import WholeNumber
 from softmesh.report.command_options import is_page, output_option, when_given, write_picture
 from softmesh.report.schedules.draw import SchedulePicture, replay_of
 from softmesh.report.schedules.film_strip import schedule_svg
@@ -74,7 +75,7 @@ Examples:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.argument("collective", callback=when_given(_parse_name))
 @click.option(
-    "--devices", type=click.IntRange(1, _MOST_DEVICES), help="Number of devices, in a line or a ring. Default: 8."
+    "--devices", type=WholeNumber(1, _MOST_DEVICES), help="Number of devices, in a line or a ring. Default: 8."
 )
 @click.option(
     "--shape",
@@ -89,7 +90,7 @@ Examples:
 )
 @click.option(
     "--links",
-    type=click.IntRange(1, _MOST_LINKS),
+    type=WholeNumber(1, _MOST_LINKS),
     default=1,
     show_default=True,
     help="Links used in parallel between neighbours.",
@@ -97,7 +98,7 @@ Examples:
 @click.option(
     "--bytes",
     "input_bytes",
-    type=click.IntRange(1, _MOST_BYTES),
+    type=WholeNumber(1, _MOST_BYTES),
     default=65536,
     show_default=True,
     help="Size of the input tensor on each device.",

@@ -104,7 +104,7 @@ class ScheduleReplay:
         return by_lane
 
     @cached_property
-    def whole(self) -> tuple[int, ...]:
+    def complete_counts(self) -> tuple[int, ...]:
         """For each slot, how many contributions make it complete."""
         sizes = [1] * self.schedule.slots
         for (_, slot), held in self.schedule.goal.items():
@@ -112,12 +112,14 @@ class ScheduleReplay:
         return tuple(sizes)
 
     def share(self, count: int, slot: int) -> float:
-        return min(1.0, count / self.whole[slot])
+        return min(1.0, count / self.complete_counts[slot])
 
     @cached_property
     def adds(self) -> bool:
         """Whether anything is summed; where nothing is, counts of contributions say nothing."""
-        return max(self.whole, default=1) > 1 or any(send.action is Action.ADD for _, send in self.schedule.sends())
+        return max(self.complete_counts, default=1) > 1 or any(
+            send.action is Action.ADD for _, send in self.schedule.sends()
+        )
 
     @cached_property
     def _uses(self) -> dict[tuple[int, int], list[tuple[int, bool]]]:
@@ -307,7 +309,7 @@ def sentence(replay: ScheduleReplay, sent: SendEffect) -> str:
     send = sent.send
     what = f"chunk {replay.chunk(send.slot)}"
     if replay.adds:
-        whole = replay.whole[send.slot]
+        whole = replay.complete_counts[send.slot]
         if sent.carried >= whole > 1:
             what = f"the complete {what}"
         elif sent.carried > 1:
@@ -323,7 +325,7 @@ def _reception(replay: ScheduleReplay, sent: SendEffect) -> str:
     if send.action is Action.STORE:
         return f"which {'stores it over what it had' if sent.before else 'stores it'}{where}"
     own = "its own" if sent.before == 1 else f"it to its sum of {sent.before}"
-    whole = replay.whole[send.target]
+    whole = replay.complete_counts[send.target]
     ready = "complete now" if sent.after >= whole else f"{sent.after} of {whole} now"
     return f"which adds {own}{where}: {ready}" if sent.before else f"which stores it{where}"
 

@@ -128,7 +128,8 @@ def _drawn_machine(machine: Machine, fabric: FabricConfig | None) -> Wiring:
     """With a fabric: the mesh that programs see, and the links that this fabric would use."""
     if fabric is None:
         return machine_wiring(machine)
-    from softmesh.fabric.graph_selection import Binding, declared_graph
+    from softmesh.fabric.graph_selection import declared_graph
+    from softmesh.fabric.mesh_binding import Binding
 
     try:
         graph = declared_graph(machine, Binding(), fabric)

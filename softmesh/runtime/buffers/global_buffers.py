@@ -72,7 +72,8 @@ class GlobalSemaphore:
         self.cores = check_cores(where, "cores", cores)
         value = _checked_count("initial_value", initial_value)
         self.buffer = page_per_core(device, cores, _WORD, check_l1(where, buffer_type))
-        device.tell_ranks(f"create_global_semaphore({self.cores}, {value})", (self.address(),))
+        memory = "" if buffer_type is BufferType.L1 else f", {buffer_type.name}"
+        device.tell_ranks(f"create_global_semaphore({self.cores}, {value}{memory})", (self.address(),))
         self._set(value)
 
     def device(self) -> MeshDevice:

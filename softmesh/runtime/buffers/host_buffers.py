@@ -133,6 +133,10 @@ class DistributedHostBuffer:
         self._shards: dict[MeshCoordinate, torch.Tensor] = {}
         self._whole: torch.Tensor | None = None  # all shards in one piece, (devices, bytes)
 
+    def __repr__(self) -> str:
+        held = self._shape.mesh_size() if self._whole is not None else len(self._shards)
+        return f"DistributedHostBuffer({self._shape}, {held} of {self._shape.mesh_size()} shards here)"
+
     @classmethod
     def create(cls, shape: MeshShape) -> DistributedHostBuffer:
         return cls(shape)

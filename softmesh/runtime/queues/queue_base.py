@@ -17,6 +17,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinateRange, MeshShape
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
+from softmesh.runtime.gpu_errors import gpu_error_of
 from softmesh.runtime.queues.cuda_streams import stream_of
 from softmesh.runtime.queues.events import EventLog
 from softmesh.runtime.traces.recording import Recording
@@ -172,12 +173,21 @@ class QueueBase:
         mesh = self.device()
         run_synchronize_hooks(mesh)
         if self._is_on_gpu:
-            stream_of(mesh.torch_device, self._number).synchronize()
+            self._await_stream(mesh, why)
         self.events.record_finish()
         if self._ownership.is_in_use():
             self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for())
         if mesh.ranks is not None:
             mesh.ranks.barrier(why)
+
+    def _await_stream(self, mesh: MeshDevice, why: str) -> None:
+        try:
+            stream_of(mesh.torch_device, self._number).synchronize()
+        except RuntimeError as error:
+            failed = gpu_error_of(why, error, mesh)
+            if failed is None:
+                raise
+            raise failed from error
 
     def _tell(self, name: str, **more: Any) -> None:
         mesh = self.device()

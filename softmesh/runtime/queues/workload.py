@@ -103,6 +103,9 @@ class MeshWorkload:
         self._fit: _Fit | None = None
         self._run: Run | None = None
 
+    def __repr__(self) -> str:
+        return f"MeshWorkload({', '.join(f'{box}: {program!r}' for box, program in self._programs.items()) or 'empty'})"
+
     def add_program(self, device_range: MeshCoordinateRange, program: RunnableProgram) -> None:
         where = "add_program"
         box = checked(where, "device_range", device_range, MeshCoordinateRange, "a ttnn.MeshCoordinateRange")

@@ -23,9 +23,14 @@ def _is_set(name: str) -> bool:
     return os.environ.get(name, "0") not in ("", "0")
 
 
+def depth_of(text: str) -> int:
+    """TT-NN takes 10 for what is no number."""
+    return int(text) if text.isdecimal() else 10
+
+
 TRACE_ALLOC_TRACKING = _is_set("TT_METAL_TRACE_ALLOC_TRACKING")
 TRACE_ALLOC_DIAGNOSTICS = TRACE_ALLOC_TRACKING and _is_set("TT_METAL_TRACE_ALLOC_TRACEBACKS")
-TRACE_ALLOC_REFERRER_DEPTH = int(os.environ.get("TT_METAL_TRACE_ALLOC_REFERRER_DEPTH") or 10)
+TRACE_ALLOC_REFERRER_DEPTH = depth_of(os.environ.get("TT_METAL_TRACE_ALLOC_REFERRER_DEPTH", ""))
 _MOST_NAMED = 8
 
 

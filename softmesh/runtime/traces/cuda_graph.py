@@ -3,8 +3,8 @@
 A graph reads and writes the memory that it found at its capture. So before a launch what has moved since is copied to
 where it lay, and afterwards the tensors hold what the graph wrote. A step that needs the host between launches (a
 kernel in Python, a value that is read back) cuts the trace: graphs before and behind it, itself as ever. Memory that
-somebody else reads by now, such as a transposed view of the last result, must not be written over: such a replay runs
-step by step, into new memory.
+somebody else reads, such as a transposed view of the last result or of an input, must not be written over: such a
+replay runs step by step, into new memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from softmesh.native.gpu_kernels import small_too
 from softmesh.runtime.gpu_value_cache import note_replay, recording
 from softmesh.runtime.traces.replay_codegen import SOURCE_NAME, ReplayCode
 from softmesh.runtime.traces.steps import Act, Constant, Memory, Step
-from softmesh.storage_owners import storage_owners
+from softmesh.storage_owners import storage_owners, without_view_base
 
 Find = Callable[[int], Memory | None]  # the memory of a slot, while anybody holds it
 
@@ -39,9 +39,12 @@ class _Value:
 
 
 class GraphedReplay:
-    """`kept` are the slots of results, `external` those of memories that were there before."""
+    """`kept` are the slots of results, `external` those of memories that were there before; `card` is the GPU."""
 
-    def __init__(self, name: str, steps: Sequence[Step], kept: set[int], external: set[int], find: Find) -> None:
+    def __init__(
+        self, name: str, steps: Sequence[Step], kept: set[int], external: set[int], find: Find, card: torch.device
+    ) -> None:
+        self._card = card
         self._name, self._steps, self._kept, self._external, self._find = name, steps, kept, external, find
         self._between: dict[int, _Value] = {}
         self._cuts = {at: "it runs on the host" for at, step in enumerate(steps) if _needs_host(step)}
@@ -91,17 +94,19 @@ class GraphedReplay:
 
         A step that cannot be captured cuts its part, of which nothing has run by then.
         """
+        parts: list[_Part] = []
         waiting = self._cut(0, len(self._steps))
         while waiting:
             part = waiting.pop(0)
-            failed = part.capture()
+            with torch.cuda.device(self._card):  # a capture is of the current one, whatever the tensors lie on
+                failed = part.capture()
             if failed is not None:
                 self._cuts[failed[0]] = failed[1]
                 waiting = self._cut(part.first, part.last) + waiting
                 continue
             part.run()
-            self._parts.append(part)
-        self._is_captured = True
+            parts.append(part)
+        self._parts, self._is_captured = parts, True
         if self._cuts:
             told = "; ".join(f"{self._steps[at].name or 'a step'}: {why}" for at, why in sorted(self._cuts.items())[:4])
             more = f" and {len(self._cuts) - 4} more" if len(self._cuts) > 4 else ""
@@ -115,11 +120,12 @@ class GraphedReplay:
 
 @dataclass
 class _Place:
-    """Where a graph expects a memory, and where it leaves it."""
+    """Where a graph expects a memory, and where it leaves it. `owners` of that place are the graph's own."""
 
     before: torch.Tensor
     after: torch.Tensor
     dist: Any
+    owners: int
 
 
 class _Part:
@@ -166,7 +172,7 @@ class _Part:
         return any(_owners(data) > known for data, known in self._owners)
 
     def _bring_inputs(self) -> bool:
-        """Copy what has moved to where the graph reads it; False where that has another form by now."""
+        """Copy what has moved to where the graph reads it; False where that has another form, or others read there."""
         for slot, place in self._places.items():
             now, there = self._memory(slot).data, place.before
             if now is there:
@@ -174,6 +180,8 @@ class _Part:
             if now.shape != there.shape or now.dtype is not there.dtype:
                 return False
             if now.data_ptr() != there.data_ptr() or now.stride() != there.stride():
+                if _owners(there) > place.owners:
+                    return False
                 there.copy_(now)
         return True
 
@@ -182,11 +190,15 @@ class _Part:
         if self.is_plain:
             return None
         memories = [self._memory(slot) for slot in self._slots]
+        for memory in memories:
+            if not memory.data.requires_grad:
+                memory.data = without_view_base(memory.data)  # so that its readers can be counted
         for slot in self._changes:
             memory = self._memory(slot)
             if hasattr(memory, "writable"):
                 memory.writable()  # a copy is made before, or each replay would begin with what was copied
         before = [(memory.data, memory.dist) for memory in memories]
+        others = [_owners(data) - _OWNERS_OF_ITS_OWN for data, _ in before]
         graph, usual = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with recording(), small_too(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
@@ -199,8 +211,8 @@ class _Part:
             at, cause = self._failing_step(error)
             return self.first + at, str(cause).partition("\n")[0]
         self._graph, self._made = graph, list(made)
-        for slot, memory, (data, dist) in zip(self._slots, memories, before, strict=True):
-            self._places[slot] = _Place(data, memory.data, memory.dist)
+        for slot, memory, (data, dist), readers in zip(self._slots, memories, before, others, strict=True):
+            self._places[slot] = _Place(data, memory.data, memory.dist, _owners(data) - readers)
             memory.data, memory.dist = data, dist
         return None
 
@@ -230,3 +242,6 @@ def _reads(step: Step) -> set[int]:
 
 def _owners(data: torch.Tensor) -> int:
     return storage_owners(data.untyped_storage()._cdata)
+
+
+_OWNERS_OF_ITS_OWN = 2  # of data that nobody else reads: the tensor, and the storage that is asked for

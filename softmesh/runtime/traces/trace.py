@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from softmesh import epoch
+from softmesh import epoch, value_free
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.native.gpu_kernels import small_too
@@ -71,10 +72,17 @@ BYTES_PER_LAUNCH = 1024  # no launch takes less: what does not fit here fits no 
 class Trace:
     """It reads the memories it found (`inputs`), and writes those it made that somebody still holds."""
 
-    def __init__(self, recording: Recording, manager: SubDeviceManagerId, as_graphs: bool = False) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        manager: SubDeviceManagerId,
+        card: torch.device | None = None,
+        is_shared: bool = False,
+    ) -> None:
         """`manager` is the sub-device manager that was active, the only one it can run under.
 
-        `as_graphs`: on a GPU, whose graphs it becomes after a first replay, which warms up what they launch.
+        `card` is the GPU whose graphs it becomes after a first replay, which warms up what they launch.
+        `is_shared`: between ranks, which wait for each other in its steps.
         """
         self.number: MeshTraceId = recording.number
         self.queue = recording.queue
@@ -86,7 +94,10 @@ class Trace:
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()
         self._outputs = [outputs[slot] for slot in sorted(outputs)]
-        lines = ReplayCode(recording.steps, outputs, found)
+        steps = recording.steps
+        if value_free.is_on and not is_shared:
+            steps = [_once(step) for step in steps if not _is_idle(step, found | outputs)]
+        lines = ReplayCode(steps, outputs, found)
         self._replay = lines.function()
         self._memories = [(found | outputs)[slot] for slot in lines.memories]
         acts = (step for step in recording.steps if isinstance(step, Act))
@@ -99,7 +110,7 @@ class Trace:
         self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
-        self._becomes_graphs = as_graphs
+        self._card = card
 
     def inputs(self) -> list[Memory]:
         """What it takes its values from, as far as it is still there."""
@@ -142,10 +153,10 @@ class Trace:
         if self._graphs is not None:
             self._graphs.replay(self._result_slots, self._output_placed)
             return
-        if self._becomes_graphs:
+        if self._card is not None:
             with small_too():
                 values = self._replay(*memories)
-            self._graphs = self._graphed()
+            self._graphs = self._graphed(self._card)
         else:
             values = self._replay(*memories)
         for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
@@ -154,7 +165,7 @@ class Trace:
                 output.data, output.dist = value, placed
                 output.tell_sharers()
 
-    def _graphed(self) -> GraphedReplay:
+    def _graphed(self, card: torch.device) -> GraphedReplay:
         slots = self._slots
         external = {slot for slot in slots if slot not in self._result_slots}
 
@@ -163,7 +174,7 @@ class Trace:
             return None if ref is None else ref()
 
         name = f"Trace {int(self.number)}, captured at {self.site},"
-        return GraphedReplay(name, self._steps, set(self._result_slots), external, find)
+        return GraphedReplay(name, self._steps, set(self._result_slots), external, find, card)
 
     def _run_step_by_step(self) -> None:
         """Each device computes on the piece that it holds now, though its inputs are spread in another way."""
@@ -204,6 +215,19 @@ class Trace:
                 "(the Python variable too) until ttnn.release_trace."
             )
         return memory
+
+
+def _once(step: Step) -> Step:
+    """Without values a replay need not repeat what makes large tensors: they are shapes."""
+    return replace(step, call=value_free.computed_once(step.call)) if isinstance(step, Compute) else step
+
+
+def _is_idle(step: Step, memories: Mapping[int, weakref.ref[Memory]]) -> bool:
+    """Whether it writes to nothing but memory that has no values."""
+    if not isinstance(step, Act) or step.by_address or not step.changes:
+        return False
+    changed = [memories[slot]() if slot in memories else None for slot in step.changes]
+    return all(one is not None and one.data is not None and value_free.is_value_free(one.data) for one in changed)
 
 
 def _placement(ref: weakref.ref[Memory]) -> Any:

@@ -109,8 +109,9 @@ def _begin(mesh_device: MeshDevice, queue: int, number: MeshTraceId) -> MeshTrac
 def end_trace_capture(mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int | QueueId | None = None) -> None:
     queue = _queue_number("end_trace_capture", mesh_device, cq_id)
     recording = ended(mesh_device, queue, _checked_id("end_trace_capture", trace_id))
-    as_graphs = mesh_device.torch_device.type == "cuda" and mesh_device.ranks is None
-    trace = Trace(recording, mesh_device.sub_devices.active.id, as_graphs)
+    has_graphs = mesh_device.torch_device.type == "cuda" and mesh_device.ranks is None
+    card = mesh_device.torch_device if has_graphs else None
+    trace = Trace(recording, mesh_device.sub_devices.active.id, card, is_shared=mesh_device.ranks is not None)
     keep_trace(mesh_device, trace)
     trace.await_replay()
     mesh_device.tell_ranks(f"end_trace_capture(cq_id={queue})")

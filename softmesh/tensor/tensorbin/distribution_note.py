@@ -1,4 +1,4 @@
-"""What TT-NN's files have no words for: partial sums, values of each device's own, uneven shards, parts of processes.
+"""A note in TT-NN's files on what they have no words for: partial sums, local values, uneven shards, several ranks.
 
 Kept as JSON behind the FlatBuffer of a header, where TT-NN does not look. Tensors that TT-NN can describe have none.
 Before it stands the checksum of the file.

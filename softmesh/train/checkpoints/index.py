@@ -16,7 +16,7 @@ from softmesh.arguments import described
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.text_files import readable
 from softmesh.train.checkpoints.folders import INDEX
-from softmesh.train.checkpoints.shard_regions import Held
+from softmesh.train.checkpoints.shard_regions import StoredBlock
 
 FORMAT = "softmesh checkpoint 1"
 _MOST_BYTES = 256 * 2**20
@@ -29,7 +29,7 @@ class Piece:
     """One tensor of one file, under the key of the whole."""
 
     file: str
-    held: Held
+    held: StoredBlock
     checksum: str = ""  # of its values; older checkpoints have none
 
 
@@ -180,7 +180,7 @@ def _piece(key: str, shape: tuple[int, ...], given: Mapping[str, Any]) -> Piece:
     name = str(given["file"])
     if Path(name).name != name or name.startswith("."):
         raise ValueError(f"{key}: {name!r} is no file of this folder")
-    return Piece(name, Held(shape, devices, splits, first, grid), str(given.get("checksum", "")))
+    return Piece(name, StoredBlock(shape, devices, splits, first, grid), str(given.get("checksum", "")))
 
 
 def _mapping(value: Any) -> dict[str, Any]:

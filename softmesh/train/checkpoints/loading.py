@@ -31,7 +31,7 @@ from softmesh.train.checkpoints.model_state import (
     parameter_key,
     slot_key,
 )
-from softmesh.train.checkpoints.shard_regions import Held, cuts
+from softmesh.train.checkpoints.shard_regions import StoredBlock, cuts
 from softmesh.train.module import Parameters
 
 
@@ -45,7 +45,7 @@ class ShardFiles:
         self._checked: set[tuple[str, str]] = set()
         self._has_remarked = False
 
-    def whole(self, key: str, index: Index, target: Held, dtype: torch.dtype) -> torch.Tensor:
+    def assembled(self, key: str, index: Index, target: StoredBlock, dtype: torch.dtype) -> torch.Tensor:
         """What this process stores of a value, put together from the pieces that overlap it."""
         entry = index.tensors[key]
         out = torch.zeros(target.stored, dtype=dtype)
@@ -187,7 +187,7 @@ def load(
     random = _random_of(folder, found, own) if restore_random else None
     parts = ShardFiles(folder, found.step)
     values = {
-        name: parts.whole(parameter_key(name), found, own.held[name], facts(tensor.dtype).storage)
+        name: parts.assembled(parameter_key(name), found, own.held[name], facts(tensor.dtype).storage)
         for name, tensor in own.tensors.items()
     }
     state = None if optimizer is None else _state(folder, found, own, optimizer, parts)
@@ -243,7 +243,7 @@ def _state(folder: Path, found: Index, model: Model, optimizer: OptimizerLike, p
     slots, where = _slots(folder, found), model.device.torch_device
     state = {
         given: {
-            slot: parts.whole(slot_key(slot, name), found, model.held[name], dtype).to(where)
+            slot: parts.assembled(slot_key(slot, name), found, model.held[name], dtype).to(where)
             for slot, dtype in slots[name].items()
         }
         for given, name in model.names_in(optimizer).items()

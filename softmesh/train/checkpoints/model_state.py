@@ -10,7 +10,7 @@ import torch
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
-from softmesh.train.checkpoints.shard_regions import Held, held
+from softmesh.train.checkpoints.shard_regions import StoredBlock, stored_block
 from softmesh.train.module import Parameters, named
 
 OPTIMIZER = "optimizer"  # the first part of the keys of what one keeps
@@ -32,7 +32,7 @@ class Model(NamedTuple):
     """Parameters by name, how each is held, and the mesh that they, or the first of them, are on."""
 
     tensors: dict[str, Tensor]
-    held: dict[str, Held]
+    held: dict[str, StoredBlock]
     device: MeshDevice
 
     @classmethod
@@ -47,7 +47,7 @@ class Model(NamedTuple):
                 "Checkpoint: the parameters of a model are on meshes that the same processes hold; these are not, or "
                 "are on the host."
             )
-        return cls(tensors, {name: held(name, tensor) for name, tensor in tensors.items()}, device)
+        return cls(tensors, {name: stored_block(name, tensor) for name, tensor in tensors.items()}, device)
 
     def names_in(self, optimizer: OptimizerLike) -> dict[str, str]:
         """For each name that the optimizer has for a parameter, the model's."""

@@ -37,7 +37,7 @@ class Box(NamedTuple):
         return math.prod(b - a for a, b in zip(self.start, self.stop, strict=True))
 
 
-class Held(NamedTuple):
+class StoredBlock(NamedTuple):
     """A whole value split over devices, of which a process stores the block of `grid` devices from `first` on.
 
     `splits` has the dim that each mesh axis splits; None along axes whose devices share what is stored once.
@@ -89,7 +89,7 @@ class Cut(NamedTuple):
     volume: int
 
 
-def cuts(source: Held, target: Held) -> list[Cut]:
+def cuts(source: StoredBlock, target: StoredBlock) -> list[Cut]:
     """All that two ways to hold a value have in common, none of it twice."""
     if source == target:
         return [Cut((slice(None),), (slice(None),), sum(box.volume() for _, box in target.boxes()))]
@@ -105,7 +105,7 @@ def cuts(source: Held, target: Held) -> list[Cut]:
     return found
 
 
-def held(name: str, tensor: Tensor) -> Held:
+def stored_block(name: str, tensor: Tensor) -> StoredBlock:
     """How this process stores a parameter. One that has no meaning as one value is refused."""
     tensor.check_readable(f"a checkpoint of {name}")
     storage = tensor.storage
@@ -122,7 +122,7 @@ def held(name: str, tensor: Tensor) -> Held:
     at = device.block.at if dist.spread and device is not None and device.block else (0,) * dist.lead
     devices = tuple(n * blocks for n, blocks in zip(dist.grid, spread, strict=True))
     first = tuple(i * n for i, n in zip(at, dist.grid, strict=True))
-    return Held(_whole(tensor, devices), devices, splits, first, dist.grid)
+    return StoredBlock(_whole(tensor, devices), devices, splits, first, dist.grid)
 
 
 def _whole(tensor: Tensor, devices: Extents) -> Extents:

@@ -190,6 +190,9 @@ class Pipeline(Module):
         self._descriptions = Descriptions() if self._stages.is_spread else None
         self._plans: dict[tuple[int, ...], Plan] = {}
 
+    def __repr__(self) -> str:
+        return f"Pipeline({self.schedule!r})"
+
     def children(self) -> Iterator[tuple[str, Module]]:
         return self._stages.modules()
 

@@ -24,7 +24,7 @@ for kind, wrong_text, right_text in TEXTS:
     def program(kind=kind, text=wrong_text):
         kind.from_json(text)
 
-    program.__doc__ = f"A {kind.__name__} that is no such text"
+    program.__doc__ = f"A text that is no {kind.__name__}"
 
     @right
     def program(kind=kind, text=right_text):

@@ -49,6 +49,7 @@ for op, given, argument, one, another, symptom in DIFFERENT:
         ttnn.synchronize_device(mesh)
 
     program.__name__ = f"another_{argument}_of_{op.name}"
+    program.__doc__ = f"A call of {op.name} with another {argument} on one rank"
 
     @right
     def program(mesh, rank, op=op, given=given, argument=argument, value=another):
@@ -116,3 +117,61 @@ def arguments_by_name_or_by_place(mesh, rank):
         ttnn.all_gather(put(mesh), 1, cluster_axis=1)
     else:
         ttnn.all_gather(input_tensor=put(mesh), dim=1, cluster_axis=1)
+
+
+def of_tiles(mesh, height):
+    return ttnn.from_torch(torch.ones(32, 128), layout=TILES, tile=ttnn.Tile((height, 32)), device=mesh)
+
+
+@mistake(Told.ERROR, OTHER, "Tile with shape: [16, 32]", symptom=TORN, mend="One tile for a tensor on all ranks.")
+def another_tile(mesh, rank):
+    ttnn.all_reduce(of_tiles(mesh, 16 if rank else 32), cluster_axis=1)
+
+
+@right
+def one_tile_of_another_size(mesh, rank):
+    ttnn.all_reduce(of_tiles(mesh, 16), cluster_axis=1)
+
+
+def cut(mesh, rows):
+    grid = ttnn.CoreGrid(x=1, y=128 // rows)
+    shards = ttnn.create_sharded_memory_config(
+        (rows, 32), grid, ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
+    )
+    return ttnn.to_memory_config(put(mesh), shards)
+
+
+@mistake(Told.ERROR, OTHER, "HEIGHT_SHARDED", symptom=TORN, mend="Cut a tensor into the same shards on all ranks.")
+def another_shard_of_the_input(mesh, rank):
+    ttnn.all_gather(cut(mesh, 32 if rank else 64), 1, cluster_axis=1, memory_config=DRAM)
+
+
+@right
+def one_shard_of_the_input(mesh, rank):
+    ttnn.all_gather(cut(mesh, 32), 1, cluster_axis=1, memory_config=DRAM)
+
+
+def summed_on(queue):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    mesh = ttnn.open_mesh_device(ttnn.MeshShape(2, 4), num_command_queues=2)
+    x = put(mesh)
+    ttnn.synchronize_device(mesh)
+    with ttnn.command_queue(queue):
+        ttnn.all_reduce(x, cluster_axis=1)
+    ttnn.synchronize_device(mesh)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "on queue 1",
+    symptom="On one host the collective runs before what it was meant to follow; now and then it hangs.",
+    mend="One queue for a call on all ranks.",
+)
+def another_queue(rank):
+    summed_on(rank)
+
+
+@right
+def the_second_queue_on_all_ranks(rank):
+    summed_on(1)

@@ -544,6 +544,7 @@ for argument, one, another in (
         ttnn.synchronize_device(ttnn.open_mesh_device(ttnn.MeshShape(2, 4)))
 
     program.__name__ = f"another_{argument}_of_the_fabric"
+    program.__doc__ = f"A fabric with another {argument} on one rank"
 
 for argument, one, another in (
     ("l1_small_size", 0, 32768),
@@ -563,6 +564,7 @@ for argument, one, another in (
         ttnn.synchronize_device(ttnn.open_mesh_device(ttnn.MeshShape(2, 4), **{argument: values[rank]}))
 
     program.__name__ = f"another_{argument}_of_the_mesh"
+    program.__doc__ = f"A mesh with another {argument} on one rank"
 
 
 @right

@@ -1,0 +1,81 @@
+"""Ops that only one of two runs has: which op of the reference one stands in for, and which it has no need of.
+
+What an op reads tells it: the values of one run are known as those of the other by then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from softmesh.diff.alignment import same_size
+from softmesh.diff.entries import Entry, Recording
+from softmesh.diff.recording import READS
+from softmesh.diff.value_store import Stored
+
+
+class Known(Protocol):
+    """A value of the reference's run."""
+
+    @property
+    def stored(self) -> Stored: ...
+
+
+class StandIns:
+    """Of the ops that no pair has: `replaced` and `skipped` ask of one of the program's."""
+
+    def __init__(self, mine: Recording, theirs: Recording, pairs: Mapping[int, int]) -> None:
+        self._theirs, self._pairs = theirs, pairs
+        taken = set(pairs.values())
+        self._free: dict[int, list[Entry]] = defaultdict(list)  # by the first value that they read
+        for one in theirs.entries:
+            if one.number not in taken and _computes(one):
+                self._free[one.inputs[0].value].append(one)
+        self._readers: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
+        self._roots = [
+            {one.gradient_of for one in run.entries if one.gradient_of is not None and not one.inputs}
+            for run in (mine, theirs)
+        ]
+        for one in mine.entries:
+            for at, operand in enumerate(one.inputs):
+                self._readers[operand.value].append((at, one))
+
+    def replaced(self, entry: Entry, known: Mapping[int, Known]) -> Entry | None:
+        """The op of the reference that reads the same and makes as much, and that the program does not run."""
+        source = known.get(entry.inputs[0].value) if _computes(entry) else None
+        if source is None:
+            return None
+        free = self._free.get(source.stored.number, [])
+        found = next((one for one in free if same_size(entry, one) and _reads_same(entry, one, known)), None)
+        if found is not None:
+            free.remove(found)
+        return found
+
+    def skipped(self, entry: Entry, known: Mapping[int, Known]) -> Known | None:
+        """What it reads, where the reference goes on with that in place of what it makes."""
+        source = known.get(entry.inputs[0].value) if _computes(entry) else None
+        if source is None or len(entry.outputs) != 1:
+            return None
+        wanted, ours, theirs = source.stored.number, *self._roots
+        is_loss = entry.outputs[0].number in ours and wanted in theirs
+        return source if is_loss or wanted in self._read_instead(entry) else None
+
+    def _read_instead(self, entry: Entry) -> Iterator[int]:
+        """What the reference's partners of those that read the result read in its place."""
+        for at, reader in self._readers[entry.outputs[0].number]:
+            partner = self._pairs.get(reader.number)
+            other = None if partner is None else self._theirs.entries[partner]
+            if other is not None and at < len(other.inputs):
+                yield other.inputs[at].value
+
+
+def _computes(entry: Entry) -> bool:
+    return bool(entry.inputs) and not entry.sends and entry.gradient_of is None and entry.name not in READS
+
+
+def _reads_same(entry: Entry, other: Entry, known: Mapping[int, Known]) -> bool:
+    """All that both read; one may read a weight or a bias more."""
+    ours = [None if one is None else one.stored.number for one in (known.get(read.value) for read in entry.inputs)]
+    theirs = [read.value for read in other.inputs]
+    return all(a == b for a, b in zip(ours, theirs, strict=False)) if len(ours) != len(theirs) else ours == theirs
