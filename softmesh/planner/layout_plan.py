@@ -96,6 +96,13 @@ class LayoutPlan:
         """A placement for each mesh axis."""
         return self.home(name).layout
 
+    def left(self, number: int) -> Layout:
+        """Where an output of the graph is left for the caller."""
+        at = self.assignment.homes.get(number)
+        if at is None:
+            return self.problem.given(self.assignment, number).layout
+        return self.problem.homes[number][at].layout
+
     def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
         """For `from_torch`: puts it where the plan has it."""
         return mesh_mapper(mesh_device, list(self.layout(name)))

@@ -41,7 +41,7 @@ def test_the_program_the_picture_and_the_page_are_written(file: Path) -> None:
     options = ["-o", str(outputs["py"]), "--svg", str(outputs["svg"]), "--html", str(outputs["html"]), "--why", "2"]
     made = called("plan", f"{file}:model", "--system", "N300", *options, "rows=32")
     assert made.exit_code == 0, made.output
-    for word in ("matmul up", "runners-up", "one more GiB on each device", "what binds"):
+    for word in ("matmul x, up", "runners-up", "one more GiB on each device", "what binds"):
         assert word in made.output
     assert outputs["svg"].read_text().startswith("<svg")
     assert "<h2>What binds</h2>" in outputs["html"].read_text()
