@@ -194,11 +194,13 @@ def best_plan(
 ) -> LayoutPlan:
     """`until`: by `time.monotonic()`. A pipeline is looked at where it can help, or where nothing fits without one."""
     started = time.monotonic()
-    cut = [one for choice in choices for one in with_pipelines(choice)]
+    if goal is Goal.TRAINING and stages not in (None, 1):
+        raise ArgumentError("softmesh.plan: a step of training is not cut into stages: leave stages out.")
+    cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
     if stages is not None:
         tried = [one for one in cut if one.stages == stages]
     else:
-        tried = [one for one in cut if one.stages == 1 or (goal is not Goal.DECODE and choices[0].opening is not None)]
+        tried = [one for one in cut if one.stages == 1 or (goal is Goal.PREFILL and choices[0].opening is not None)]
     limit = max(until - time.monotonic(), 1.0)
     result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
     if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
