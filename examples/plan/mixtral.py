@@ -13,7 +13,6 @@ from typing import Any
 
 import llama
 import torch
-
 import ttnn
 
 
