@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,8 @@ def model(device, rows=64):
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delitem(sys.modules, "ttnn", raising=False)
     monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "")  # --system sets it for the process
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     return path
