@@ -97,6 +97,13 @@ class LayoutPlan:
         """A placement for each mesh axis."""
         return self.home(name).layout
 
+    def left(self, number: int) -> Layout:
+        """Where an output of the graph is left for the caller."""
+        at = self.assignment.homes.get(number)
+        if at is None:
+            return self.problem.given(self.assignment, number).layout
+        return self.problem.homes[number][at].layout
+
     def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
         """For `from_torch`: puts it where the plan has it."""
         return mesh_mapper(mesh_device, list(self.layout(name)))
@@ -189,11 +196,13 @@ def best_plan(
 ) -> LayoutPlan:
     """`until`: by `time.monotonic()`. A pipeline is looked at where it can help, or where nothing fits without one."""
     started = time.monotonic()
-    cut = [one for choice in choices for one in with_pipelines(choice)]
+    if goal is Goal.TRAINING and stages not in (None, 1):
+        raise ArgumentError("softmesh.plan: a step of training is not cut into stages: leave stages out.")
+    cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
     if stages is not None:
         tried = [one for one in cut if one.stages == stages]
     else:
-        tried = [one for one in cut if one.stages == 1 or (goal is not Goal.DECODE and choices[0].opening is not None)]
+        tried = [one for one in cut if one.stages == 1 or (goal is Goal.PREFILL and choices[0].opening is not None)]
     limit = max(until - time.monotonic(), 1.0)
     result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
     if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
@@ -205,13 +214,14 @@ def best_plan(
     cost = found.solution.cost
     assert cost is not None
     assert found.solution.assignment is not None
+    bound = result.candidates[0].bound
     ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
     return LayoutPlan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(found.bound, ranked),
-        max(0.0, 1 - found.bound / ranked) if ranked else 0.0,
+        min(bound, ranked),
+        max(0.0, 1 - bound / ranked) if ranked else 0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,

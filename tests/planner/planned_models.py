@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import softmesh as ttnn
+from softmesh.alias import aliased
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.integer_program import Status
@@ -116,12 +117,12 @@ def torch_experts() -> torch.Tensor:
 @cache
 def llama() -> ModuleType:
     """The example, which imports ttnn."""
-    sys.modules.setdefault("ttnn", ttnn)
     spec = importlib.util.spec_from_file_location("planned_llama", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules["planned_llama"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with aliased():
+        spec.loader.exec_module(module)
     return module
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from planned_models import (
 )
 
 import softmesh as ttnn
+from softmesh.alias import aliased
 from softmesh.cli import commands
 from softmesh.errors import NotModelled
 from softmesh.planner.layout_plan import plan
@@ -41,10 +41,10 @@ MESHES = [(1, 2), (1, 8), (2, 4)]
 
 
 @pytest.fixture(autouse=True)
-def _on_a_t3000(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+def _on_a_t3000() -> Iterator[None]:
     ttnn.use_system("T3000")
-    yield
+    with aliased():  # files import ttnn
+        yield
     ttnn.use_system(None)
 
 
@@ -197,7 +197,7 @@ def test_values_that_do_not_fit_the_plan_are_told() -> None:
 
 
 def test_the_commands_run_a_plan_and_diff_confirms_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "ttnn")  # the command gives the name its meaning
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "")  # the commands set it for the process
     file = tmp_path / "planned.py"
     with opened((2, 4)) as mesh:
         file.write_text(drawn_plan(problem_on(attention, mesh), 3).source())
