@@ -46,7 +46,8 @@ class FunctionText:
         if not self._used.isdisjoint(call.results):
             made = [self.names.free(wanted) for _ in call.results]
             self.told.update(zip(call.results, made, strict=True))
-            head = f"{', '.join(made)} = {head}"
+            targets = f"({made[0]},)" if call.is_listed and len(made) == 1 else ", ".join(made)
+            head = f"{targets} = {head}"
         lines = call_lines(head, arguments, "", indent)
         return [*([f"{' ' * indent}# {comment}"] if comment else []), *lines]
 
