@@ -182,8 +182,24 @@ class _Writer:
         is_listed, count = is_own and self._is_listed, len(node.results) if is_own and node is not None else 1
         short = op.name.rpartition(".")[2]
         made = tuple(Symbol(short) for _ in range(count))
+        if is_own and op.name == "slice":
+            kwargs = self._portable_slice(kwargs)
         self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed))
         return made if is_listed or count > 1 else made[0]
+
+    def _portable_slice(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Its ends in terms of the mesh, where they are those of a piece."""
+        node = self._node
+        assert node is not None
+        layout = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]].needs[0]
+        whole = self._graph.values[node.operands[0]].shape
+        piece = self._problem.value(node.operands[0], self._graph.values[node.operands[0]].dtype).local_shape(layout)
+        told = local_extents(whole, layout)
+        ends = kwargs.get("slice_end")
+        if not isinstance(ends, list | tuple) or len(ends) != len(piece):
+            return kwargs
+        named = [said if end == n else end for end, n, said in zip(ends, piece, told, strict=True)]
+        return kwargs | {"slice_end": named}
 
     def _local_shape(self, shape: Extents) -> tuple[Any, ...]:
         """Of the result of the node that is computed now, in terms of the mesh."""
