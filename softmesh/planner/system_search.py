@@ -167,13 +167,14 @@ class _Search:
     def _look_at(self, choice: MeshChoice, problem: PlacementProblem, least: float, share: float) -> None:
         limit = self._limit(choice)
         until = time.monotonic() + share
+        bound = math.inf
         for _ in range(_TIGHTER if choice.stages > 1 else 1):
             solution = solved(problem, max(until - time.monotonic(), 1.0), self._gap, limit)
             found = self._found(choice, problem, solution)
+            bound = min(bound, max(least, least_seconds(self._goal, solution.bound, choice.stages)))
             if found is not None or solution.assignment is None:
                 break
             problem = replace(problem, kept_share=problem.kept_share * 1.15)  # some stage is fuller than the others
-        bound = max(least, least_seconds(self._goal, solution.bound, choice.stages))
         if found is not None and (self._best is None or found.seconds < self._best.seconds):
             if self._best is not None:
                 self._replace_best(found)
