@@ -143,5 +143,5 @@ def test_other_inputs_and_other_programs_are_refused() -> None:
     with pytest.raises(TypeError, match="inputs of a torch module are torch tensors, got list"):
         plan(nn.Linear(32, 32), "N150", [[1, 2]])
     found = plan(nn.Linear(32, 32), "N150", [torch.zeros(32, 32)])
-    with pytest.raises(TypeError, match="the plan has weight, this one has not"):
+    with pytest.raises(TypeError, match="the plan has weight, this program has not"):
         found.values(nn.Sequential(nn.Linear(32, 32)), [torch.zeros(32, 32)])
