@@ -32,6 +32,7 @@ from softmesh.planner.program.plan_source import source_of
 from softmesh.planner.system_meshes import meshes_of
 from softmesh.planner.system_search import MeshChoice, check_found, searched, with_pipelines
 from softmesh.planner.torch_modules import function_of
+from softmesh.progress import working
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.mappers import TensorToMesh
 
@@ -178,7 +179,8 @@ def plan(
         constraints=(*freedom.constraints, *constraints),
         dtypes=(*freedom.dtypes, *dtypes),
     )
-    return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
+    with working("searching for the best plan"):
+        return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
 
 
 def _in_order(inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
