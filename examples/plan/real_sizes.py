@@ -55,11 +55,10 @@ CASES = {
     "70B decode T3000": Case(llama.decode, "T3000", {"size": "70b"}, {"dtypes": SMALL}, True),
     "70B prefill Galaxy": Case(llama.prefill, "Galaxy", {"size": "70b"}, {"goal": "prefill"}, True),
     "70B prefill T3000": Case(llama.prefill, "T3000", {"size": "70b"}, {"goal": "prefill", "dtypes": SMALL}, True),
+    "8B decode N150": Case(llama.decode, "N150", {"size": "8b", "users": 8}, {"dtypes": SMALL}),
     **{
-        f"8B decode {system}": Case(
-            llama.decode, system, {"size": "8b"}, {"dtypes": SMALL} if system == "N150" else {}, system in BY_HAND
-        )
-        for system in ("N150", "N300", "T3000", "Galaxy")
+        f"8B decode {system}": Case(llama.decode, system, {"size": "8b"}, {}, system in BY_HAND)
+        for system in ("N300", "T3000", "Galaxy")
     },
     "Mixtral decode T3000": Case(mixtral.decode, "T3000", {}, {"dtypes": SMALL}),
     "GPT training T3000": Case(gpt_training.step, "T3000", {}, {"goal": "training"}),

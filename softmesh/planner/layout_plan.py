@@ -237,13 +237,14 @@ def best_plan(
     cost = found.solution.cost
     assert cost is not None
     assert found.solution.assignment is not None
+    bound = result.candidates[0].bound
     ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
     return LayoutPlan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(found.bound, ranked),
-        max(0.0, 1 - found.bound / ranked) if ranked else 0.0,
+        min(bound, ranked),
+        max(0.0, 1 - bound / ranked) if ranked else 0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,
