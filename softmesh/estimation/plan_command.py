@@ -20,6 +20,7 @@ from softmesh.option_types import WholeNumber
 from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
+from softmesh.planner.problem_setup import Freedom
 from softmesh.report.plans.plan_terminal import PlanTables
 from softmesh.report.plans.shown_plans import plan as planned
 from softmesh.report.terminal import print_pictures
@@ -56,6 +57,9 @@ _RUNNERS_UP = 5
 @click.option("--tile-aligned", is_flag=True, help="Split nothing inside of a tile.")
 @click.option("--memory-share", type=float, metavar="X", help="Share of a device that tensors may take: 0.8.")
 @click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Dtypes that weights may have: 'layers.*=bfloat8_b'.")
+@click.option(
+    "--own-ops", is_flag=True, help="Allow splits that are no public ops of TT-NN: rings of keys for attention."
+)
 @click.option("--why", default=0, metavar="N", help="Explain the plan, and N plans that lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
 @click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
@@ -104,6 +108,7 @@ def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
         down=given["down"],
         taken=given["taken"],
         stages=given["stages"],
+        freedom=Freedom(plain_only=not given["own_ops"]),
     )
     _tell(found, given)
 
