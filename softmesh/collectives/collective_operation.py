@@ -21,13 +21,12 @@ from softmesh.collectives.argument_checks import (
     check_resources,
     output_names,
 )
+from softmesh.collectives.collective_programs import program_count_of, semaphores_of
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_fabric
 from softmesh.collectives.device_groups import Group, group_of, spread
 from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
-from softmesh.collectives.program_counts import program_count_of
-from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about

@@ -1,4 +1,4 @@
-"""Calls whose placements say that something else was meant.
+"""Checks of placements: calls of which they say that something else was meant.
 
 A remark is told always (an error under SOFTMESH_STRICT=1): the numbers are wrong. A doubt is a warning that is told
 under SOFTMESH_STRICT=1 only, for there are right programs with the same text: shards may be contributions that were
