@@ -26,7 +26,7 @@ from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.mesh_binding import places_in
 from softmesh.graph.report_database import import_report
 from softmesh.input_files.text_files import printable
-from softmesh.light_metal.binary import LightMetalBinary, packed, unpacked
+from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 from softmesh.processes.bindings.mapping_files import load_subcontexts
 from softmesh.processes.bindings.rank_bindings import load
 from softmesh.processes.launcher.rankfile import hosts_by_rank
