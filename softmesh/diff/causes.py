@@ -17,6 +17,7 @@ from softmesh.diff.assembly import like, measured, value_of, whole_of
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import is_reordered, out_of_order
+from softmesh.diff.other_arguments import other_arguments
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
@@ -233,14 +234,15 @@ def _other_input(case: Case) -> Finding | None:
     partner, judgement = case.partner, case.judgement
     if partner is None or not case.entry.inputs or not partner.inputs:
         return None
-    if len(partner.inputs) != len(case.entry.inputs):
+    if len(partner.inputs) != len(case.entry.inputs) and partner.name == case.entry.name:
         ours, theirs = len(case.entry.inputs), len(partner.inputs)
         return Finding(
             Cause.OTHER_INPUT,
             f"it reads {ours} tensor{'s' * (ours > 1)} where the reference reads {theirs}: a weight, bias or mask is "
             f"{'missing' if ours < theirs else 'one too many'}.",
         )
-    for at, (mine, yours) in enumerate(zip(case.entry.inputs, partner.inputs, strict=True)):
+    count = len(partner.inputs) if partner.name == case.entry.name else 1  # the others stand in another order
+    for at, (mine, yours) in enumerate(zip(case.entry.inputs[:count], partner.inputs, strict=False)):
         value, should = value_of(judgement.mine, mine), whole_of(judgement.theirs, yours)
         if value is None or should is None:
             continue
@@ -318,22 +320,8 @@ def _broadcasts(small: torch.Tensor, large: torch.Tensor) -> bool:
 def _other_argument(case: Case) -> Finding | None:
     if case.partner is None or not case.partner.inputs:
         return None
-    ours, theirs = case.entry.arguments, case.partner.arguments
-    other = [
-        f"{name}={ours.get(name)!r} where the reference has {theirs.get(name)!r}"
-        for name in sorted({*ours, *theirs})
-        if ours.get(name) != theirs.get(name) and not _is_share(ours.get(name), theirs.get(name), case.grid)
-    ]
+    other = other_arguments(case.entry, case.partner, case.grid)
     return Finding(Cause.OTHER_ARGUMENT, f"called with {', '.join(other)}.") if other else None
-
-
-def _is_share(ours: object, theirs: object, grid: tuple[int, ...]) -> bool:
-    """Sizes and counts are those of one device's share."""
-    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
-        return all(a == b or _is_share(a, b, grid) for a, b in zip(ours, theirs, strict=True))
-    if type(ours) is not int or type(theirs) is not int:
-        return False
-    return any(ours * n == theirs for n in (*grid, math.prod(grid)) if n > 1) and theirs != 0
 
 
 def _of_training(case: Case) -> Finding | None:
@@ -468,6 +456,14 @@ def _size(case: Case) -> Finding | None:
 def _other_values(case: Case) -> Finding | None:
     if case.entry.inputs or case.judged.measure is None:
         return None
+    digest = case.entry.outputs[case.judged.output].digest
+    same = next((one for one in case.judgement.theirs.entries if digest and one.outputs[0].digest == digest), None)
+    if same is not None:
+        where = "".join(f", from {one}" for one in same.callers[:2])
+        return Finding(
+            Cause.OTHER_VALUES,
+            f"they are what the reference puts on the devices elsewhere: {same.name} ({same.site}{where}).",
+        )
     unlike = abs(case.judged.measure.figures.pcc) < 0.1
     hint = " They have nothing in common: are random numbers seeded?" if unlike else ""
     return Finding(Cause.OTHER_VALUES, f"the host put other numbers on the devices than the reference's.{hint}")
