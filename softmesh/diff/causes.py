@@ -170,6 +170,11 @@ def _wrong_sum(
             Cause.DOUBLE_REDUCE,
             f"it adds up {grid[axis]} equal values: devices along mesh axis {axis} hold the whole already.",
         )
+    if isinstance(own, Shard) and grid[axis] > 1:
+        told = f"what devices along mesh axis {axis} hold are slices of dim {own.dim}, and no contributions to one sum"
+        if others:
+            return Finding(Cause.WRONG_AXIS, f"{told}.")
+        return Finding(Cause.DOUBLE_REDUCE, f"{told}: it was added up before.")
     return None
 
 
@@ -252,7 +257,8 @@ def _other_input(case: Case) -> Finding | None:
         known = judgement.expected.get(mine.value)
         if known is not None and known.stored.number == yours.value:
             continue
-        makers = {value.number: one for one in judgement.theirs.entries for value in one.outputs}
+        others = (one for one in judgement.theirs.entries if one.name not in READS)
+        makers = {value.number: one for one in others for value in one.outputs}
         wanted = makers.get(yours.value)
         if known is None and wanted is None:
             continue
@@ -446,6 +452,11 @@ def _size(case: Case) -> Finding | None:
     if not case.judged.unfit or case.expected is None or case.value is None:
         return None
     local = tuple(case.value.data.shape[case.value.dist.lead :])
+    if not case.entry.inputs and all(word is REPLICATE for word in case.made):
+        return Finding(
+            Cause.OTHER_VALUES,
+            f"the host puts a tensor of shape {local} there, and the reference one of {tuple(case.expected.shape)}.",
+        )
     return Finding(
         Cause.WRONG_DIM,
         f"each device holds {local} placed {_words(case.made)}, which does not make up the reference's "

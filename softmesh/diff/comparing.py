@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from softmesh.arguments import described, refused
+from softmesh.callsite import CallSite, is_ours
 from softmesh.diff.causes import Case, explained
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.judgement import Judged, Judgement
@@ -100,7 +101,13 @@ def compared(
 
 
 def _raised(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(".")
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_ours(code.co_filename) and not code.co_filename.startswith("<"):
+            where = f" (at {CallSite(code.co_filename, trace.tb_lineno, code.co_name)})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}".rstrip(".") + where
 
 
 def _lengths(judgement: Judgement) -> list[str]:

@@ -88,6 +88,7 @@ class Judgement:
             if one.gradient_of is not None:
                 self._gradients[one.gradient_of].append(one)
         self._seen_gradients: Counter[int] = Counter()  # of a value of ours
+        self._reads_alike = len({sum(one.name in READS for one in run.entries) for run in (mine, theirs)}) == 1
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
@@ -116,7 +117,7 @@ class Judgement:
         if entry.gradient_of is not None:
             judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
-            should = self.expected.get(output.number)
+            should = self._read_by(entry, other) or self.expected.get(output.number)
             if should is not None:
                 self._measure(judged, at, should)
         self._decide(judged)
@@ -124,6 +125,11 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _read_by(self, entry: Entry, other: Entry | None) -> Expected | None:
+        """What the reference's host reads here, where both read as often: it may be another op's result."""
+        is_read = entry.name in READS and other is not None and self._reads_alike
+        return Expected(other.outputs[0], other) if is_read and other is not None else None
 
     def _reader_of_the_same(self, entry: Entry) -> Entry | None:
         """Ops of other lines are paired by order only: one that reads what this one reads is the better partner."""

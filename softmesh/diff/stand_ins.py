@@ -14,6 +14,8 @@ from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.recording import READS
 from softmesh.diff.value_store import Stored
 
+_CHAIN = 4  # ops in a row that the reference does not have
+
 
 class Known(Protocol):
     """A value of the reference's run."""
@@ -63,13 +65,15 @@ class StandIns:
         is_loss = entry.outputs[0].number in ours and wanted in theirs
         return source if is_loss or wanted in self._read_instead(entry) else None
 
-    def _read_instead(self, entry: Entry) -> Iterator[int]:
-        """What the reference's partners of those that read the result read in its place."""
+    def _read_instead(self, entry: Entry, depth: int = _CHAIN) -> Iterator[int]:
+        """What the reference's partners of those that read the result read in its place; behind a few such ops, too."""
         for at, reader in self._readers[entry.outputs[0].number]:
             partner = self._pairs.get(reader.number)
             other = None if partner is None else self._theirs.entries[partner]
             if other is not None and at < len(other.inputs):
                 yield other.inputs[at].value
+            elif other is None and depth and _computes(reader) and reader.number > entry.number:
+                yield from self._read_instead(reader, depth - 1)
 
 
 def _computes(entry: Entry) -> bool:
