@@ -320,3 +320,17 @@ def test_what_a_program_raises_is_told_with_its_line() -> None:
         ttnn.MeshError, match=r"late \(at test_compare_command.py:\d+\); all it had computed until then"
     ):
         ttnn.compare(gelus(1, raises=True), gelus(1))
+
+
+def test_another_math_fidelity_is_a_note() -> None:
+    def product(fidelity: ttnn.MathFidelity) -> Callable[[], None]:
+        def run() -> None:
+            with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+                x = ttnn.from_torch(torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+                ttnn.matmul(x, x, compute_kernel_config=ttnn.WormholeComputeKernelConfig(math_fidelity=fidelity))
+
+        return run
+
+    found = ttnn.compare(product(ttnn.MathFidelity.LoFi), product(ttnn.MathFidelity.HiFi4))
+    assert found.agrees
+    assert any("runs at LoFi, the reference at HiFi4" in note for note in found.notes)
