@@ -10,9 +10,10 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, is_ours
-from softmesh.diff.causes import Case, explained
+from softmesh.diff.causes import explained
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.entries import Entry
+from softmesh.diff.explained_case import Case
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import Recording, recorded
