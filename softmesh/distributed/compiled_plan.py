@@ -18,7 +18,7 @@ from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.memory.pool import Pool
-from softmesh.tensor.footprint import Room, room_for
+from softmesh.tensor.footprint import room_in_pool
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -87,7 +87,7 @@ class Chain:
         read_last = {at: i for i, step in enumerate(steps) for at, _ in step.operands if at >= given}
         self._ends = [[at for at, reader in read_last.items() if reader == i] for i in range(len(steps))]
         # Where each value goes, and how much all of them take of each pool: found at the first run of an epoch.
-        self._rooms: tuple[list[Room], dict[Pool, int]] | None = None
+        self._rooms: tuple[list[tuple[Pool, int, int]], dict[Pool, int]] | None = None
 
     def __str__(self) -> str:
         return f"a value between the ops of distributed.{self._op}"
@@ -108,7 +108,7 @@ class Chain:
     def _has_room(self, device: MeshDevice) -> bool:
         """Whether the devices surely have memory for all that it makes, at the same time."""
         if self._rooms is None:
-            rooms = [room_for(step.call.plan.outputs[0].spec, device.memory) for step in self._steps]
+            rooms = [room_in_pool(step.call.plan.outputs[0].spec, device.memory) for step in self._steps]
             together: dict[Pool, int] = {}
             for pool, size, _ in rooms:
                 together[pool] = together.get(pool, 0) + size

@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from softmesh.cores import CoreCoord
+from softmesh.cores import CoreCoord, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
-from softmesh.hardware.memory_config import TensorMemoryLayout
+from softmesh.hardware.memory_config import MemoryConfig, TensorMemoryLayout
 from softmesh.runtime.buffers.buffer_config import BufferDistributionSpec
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import MemoryMap, Region
 from softmesh.runtime.memory.pool import Pool
 from softmesh.tensor.dtype import Layout, element_size
+from softmesh.tensor.per_core_memory import PerCoreRoom
 from softmesh.tensor.spec import TensorSpec
 
 
@@ -26,12 +27,26 @@ class Footprint(NamedTuple):
     banks: int  # over which it is spread
 
 
-Room = tuple[Pool, int, int]  # bytes of each bank, and of all of them together
+Room = tuple[Pool | PerCoreRoom, int, int]  # bytes of each bank, and of all of them together
+
+
+def room_in_pool(spec: TensorSpec, allocator: Allocator) -> tuple[Pool, int, int]:
+    """For values on their way, which lie at one address on all cores."""
+    _, buffer_type, size, requested, _ = footprint(spec, allocator.memory_map)
+    return allocator.pools[buffer_type], size, requested
 
 
 def room_for(spec: TensorSpec, allocator: Allocator) -> Room:
-    _, buffer_type, size, requested, _ = footprint(spec, allocator.memory_map)
-    return allocator.pools[buffer_type], size, requested
+    pool, size, requested = room_in_pool(spec, allocator)
+    return pool_for(spec.memory_config, pool), size, requested
+
+
+def pool_for(config: MemoryConfig, pool: Pool) -> Pool | PerCoreRoom:
+    """The pool itself, but for tensors that are allocated core by core."""
+    shards = config.shard_spec or config.nd_shard_spec
+    if not config.per_core_allocation or shards is None:
+        return pool
+    return PerCoreRoom(pool, corerange_to_cores(shards.grid, row_wise=True))
 
 
 def footprint(spec: TensorSpec, memory_map: MemoryMap) -> Footprint:

@@ -5,6 +5,7 @@ Values stay logical; padding is a shape and one number in the spec until somebod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -53,7 +54,10 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     padded, rank = tuple(spec.padded_shape), len(spec.shape)
     lead = values.shape[: values.dim() - rank]
     inner = (1,) * (len(padded) - rank) + tuple(spec.shape)
-    result = torch.full((*lead, *padded), spec.pad_value, device=values.device).to(values.dtype)
+    if spec.room is None:
+        result = torch.full((*lead, *padded), spec.pad_value, device=values.device).to(values.dtype)
+    else:
+        result = spec.room.to(values).expand(*lead, *padded).clone()
     at = (slice(None),) * len(lead) + tuple(slice(0, n) for n in inner)
     result[at] = values.reshape(*lead, *inner)
     return result
@@ -63,9 +67,10 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 def pad(
     self: Tensor, output_tensor_shape: Sequence[int], input_tensor_start: Sequence[int], pad_value: float
 ) -> Tensor:
-    """A host tensor with room behind its values, up to `output_tensor_shape`; the logical shape stays.
+    """A host tensor with room around its values, up to `output_tensor_shape`; the logical shape stays.
 
-    One in tiles is returned as it is.
+    So of values that are moved by `input_tensor_start` the last lie in the padding. A tensor in tiles is returned as
+    it is.
     """
     check_host(self, "pad")
     if self.layout is not Layout.ROW_MAJOR:
@@ -73,11 +78,27 @@ def pad(
     sizes = checked_ints("pad", "output_tensor_shape", output_tensor_shape)
     starts = checked_ints("pad", "input_tensor_start", input_tensor_start)
     shape = tuple(self.shape)
-    if not len(sizes) == len(starts) == len(shape) or any(n < m for n, m in zip(sizes, shape, strict=True)):
+    if not len(sizes) == len(starts) == len(shape) or any(
+        at < 0 or at + n > size for at, n, size in zip(starts, shape, sizes, strict=True)
+    ):
         raise MeshError(f"pad: {self.shape} does not fit into {sizes} from {starts} on.")
-    if any(starts):
-        raise MeshError(f"pad: values that start at {starts} are not modelled: they start at 0 in every dim.")
-    return with_spec(self, self.spec.padded_to(sizes, _number("pad", pad_value)))
+    spec = self.spec.padded_to(sizes, _number("pad", pad_value))
+    return _moved(self, spec, starts) if any(starts) else with_spec(self, spec)
+
+
+def _moved(tensor: Tensor, spec: TensorSpec, starts: Sequence[int]) -> Tensor:
+    """What lies first in the padded box are the tensor's values now."""
+    dist, values = tensor.view_distribution(), tensor.view_data()
+    if math.prod(dist.extents) > 1:
+        raise MeshError(
+            f"pad: from {list(starts)} on goes one piece at a time, and this tensor has {math.prod(dist.extents)}: "
+            "take them apart with ttnn.get_device_tensors(t)."
+        )
+    shape = tuple(spec.shape)
+    room = torch.full(tuple(spec.padded_shape), spec.pad_value).to(values.dtype)
+    room[tuple(slice(at, at + n) for at, n in zip(starts, shape, strict=True))] = values.reshape(shape)
+    first = room[tuple(slice(0, n) for n in shape)].reshape(values.shape).clone()
+    return Tensor.make(Storage(first, dist, None), spec.padded_to(spec.padded_shape, spec.pad_value, room))
 
 
 @tensor_method("pad_to_tile")

@@ -34,6 +34,8 @@ from softmesh.tensor.shard_rules import (
 from softmesh.tensor.tile import DEFAULT_TILE, Tile, padded_shape
 
 if TYPE_CHECKING:
+    import torch
+
     from softmesh.tensor.footprint import Footprint
 
 _ALIGNMENT = {BufferType.DRAM: 32}
@@ -62,6 +64,7 @@ class TensorSpec:
         "memory_config",
         "pad_value",
         "padded_shape",
+        "room",
         "shape",
         "tile",
     )
@@ -73,6 +76,7 @@ class TensorSpec:
     tile: Tile
     padded_shape: Shape
     pad_value: float  # what the padding holds
+    room: torch.Tensor | None  # of padded_shape, where the padding holds more than one number
     _footprint: Footprint | None  # kept by tensor.footprint
 
     @overload
@@ -121,7 +125,7 @@ class TensorSpec:
         self.tile = DEFAULT_TILE if tile is None else checked("TensorSpec", "tile", tile, Tile, "a ttnn.Tile")
         self.padded_shape = Shape(padded_shape(tuple(shape), layout, self.tile, row_alignment(memory_config)))
         self.memory_config = config_of_a_tensor(memory_config, self.padded_shape)
-        self.pad_value = 0.0
+        self.pad_value, self.room = 0.0, None
         self._footprint = None
         self._hash = hash((shape, dtype, layout, self.memory_config, self.tile))
 
@@ -139,6 +143,7 @@ class TensorSpec:
             and self.shape == other.shape
             and self.padded_shape == other.padded_shape
             and self.pad_value == other.pad_value
+            and self.room is other.room
             and self.dtype is other.dtype
             and self.layout is other.layout
             and self.memory_config == other.memory_config
@@ -192,13 +197,13 @@ class TensorSpec:
     def with_memory_config(self, memory_config: MemoryConfig) -> TensorSpec:
         made = make_spec(tuple(self.shape), self.dtype, self.layout, memory_config, self.tile)
         is_plain = self.padded_shape == made.padded_shape and not self.pad_value
-        return made if is_plain else made.padded_to(self.padded_shape, self.pad_value)
+        return made if is_plain else made.padded_to(self.padded_shape, self.pad_value, self.room)
 
-    def padded_to(self, padded: Sequence[int], pad_value: float) -> TensorSpec:
+    def padded_to(self, padded: Sequence[int], pad_value: float, room: torch.Tensor | None = None) -> TensorSpec:
         """The same piece with room around it that the layout alone would not leave."""
         made = copy.copy(self)
         made.padded_shape = Shape(padded)
-        made.pad_value = pad_value
+        made.pad_value, made.room = pad_value, room
         made._footprint = None
         return made
 

@@ -19,14 +19,17 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, Shard
 from softmesh.placement.rules import Situation, reshaping
-from softmesh.runtime.memory.allocations import Claim, Span
+from softmesh.runtime.memory.allocations import Claim, PerCoreClaim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners, without_view_base
-from softmesh.tensor.footprint import Room, footprint
-from softmesh.tensor.undefined import Undefined, devices_of
+from softmesh.tensor.footprint import Room, footprint, pool_for
+from softmesh.tensor.undefined import Undefined, devices_of, warn_of_unwritten
 
 if TYPE_CHECKING:
+    from softmesh.cores import CoreCoord
+    from softmesh.mesh import MeshCoordinate
     from softmesh.runtime.device import MeshDevice
+    from softmesh.tensor.per_core_memory import PerCoreRoom
     from softmesh.tensor.spec import TensorSpec
 
 _MANY = 16
@@ -86,7 +89,7 @@ class Storage:
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
         self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
         self.notes: ValueNotes | None = None  # of a persistent buffer, or of a gradient
-        self._memory: Pool | SharedMemory | None = None
+        self._memory: Pool | PerCoreRoom | SharedMemory | None = None
         self._span: Span | None = None
         if room is not None:
             pool, size, requested = room
@@ -97,6 +100,11 @@ class Storage:
     def address(self) -> int:
         """In every bank of every chip; 0 without memory."""
         return 0 if self.claim is None else self.claim.address
+
+    def address_on(self, chip: MeshCoordinate, core: CoreCoord) -> int | None:
+        """The same everywhere but for tensors that are allocated core by core; None where it has no shard."""
+        claim = self.claim
+        return claim.addresses.get((chip, core)) if isinstance(claim, PerCoreClaim) else self.address
 
     def __str__(self) -> str:
         spec = self.spec
@@ -113,7 +121,7 @@ class Storage:
             room = footprint(spec, allocator.memory_map)
         _, buffer_type, size, requested, _ = room
         if size:
-            pool = allocator.pools[buffer_type]
+            pool = pool_for(spec.memory_config, allocator.pools[buffer_type])
             self.claim = pool.allocate(size, requested, self)
             self._memory = pool
 
@@ -236,6 +244,9 @@ class Storage:
         if self.undefined is None:
             self.undefined = Undefined("trace", captured, devices_of(self.dist), is_unreplayed=True)
 
+    def warn_if_unwritten(self, doing: str) -> None:
+        warn_of_unwritten(self.undefined, doing)
+
     def replayed(self) -> None:
         if self.undefined is not None and self.undefined.is_unreplayed:
             self.undefined = None
@@ -264,10 +275,9 @@ class Storage:
         self.dist = dist.with_placements(own)
         if self.dist.extents != dist.extents:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
+        undefined = self.undefined
         self.writable()[stored_index(self.dist, position)] = values
-        self.note_write()
-        if self.undefined is not None:
-            self.undefined = self.undefined.without(self.dist.coordinates()[position])
+        self.undefined = undefined and undefined.without(self.dist.coordinates()[position])
 
 
 class SharedMemory:

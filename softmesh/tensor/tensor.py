@@ -216,11 +216,11 @@ class Tensor:
         return self.spec.memory_config.range_lockstep_allocation
 
     def experimental_per_core_buffer_address(self, device_coord: MeshCoordinate, core: CoreCoord) -> int:
-        """Where the shards of a core lie: at the same address on all of them."""
+        """Where the shards of a core lie, on one chip of the mesh."""
         where = "experimental_per_core_buffer_address"
         self._check_device_buffer(where)
         at = checked(where, "device_coord", device_coord, MeshCoordinate, "a ttnn.MeshCoordinate")
-        checked(where, "core", core, CoreCoord, "a ttnn.CoreCoord")
+        place = checked(where, "core", core, CoreCoord, "a ttnn.CoreCoord")
         if not self.is_per_core_allocated():
             raise MeshError(
                 f"{where}: the tensor is not allocated per core; call experimental_set_per_core_allocation(True) on "
@@ -228,7 +228,12 @@ class Tensor:
             )
         if at not in self.mesh_coordinates():
             raise MeshError(f"{where}: the tensor has no piece at {device_coord}.")
-        return self.storage.address
+        address = self.storage.address_on(at, place)
+        if address is None:
+            raise MeshError(
+                f"{where}: the tensor has no shards on core {core}; it has some on those of its shard spec."
+            )
+        return address
 
     def buffer_page_size(self) -> int:
         self._check_device_buffer("buffer_page_size")

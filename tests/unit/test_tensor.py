@@ -474,6 +474,20 @@ def test_pad_keeps_the_logical_shape_and_unpad_cuts():
     assert torch.equal(padded.unpad([0, 0, 0, 0], [1, 1, 2, 3]).to_torch(), x.to_torch())
 
 
+def test_pad_moves_the_values_to_where_they_start(device: MeshDevice, mesh: MeshDevice):
+    x = ttnn.from_torch(counting(2, 3))
+    padded = x.pad([4, 5], [1, 2], 7)
+    assert (padded.shape, padded.padded_shape) == ([2, 3], [4, 5])
+    assert padded.to_torch().tolist() == [[7, 7, 7], [7, 7, 0]]
+    whole = [[7, 7, 7, 7, 7], [7, 7, 0, 1, 2], [7, 7, 3, 4, 5], [7, 7, 7, 7, 7]]
+    assert padded.to_torch_with_padded_shape().tolist() == whole
+    assert torch.equal(padded.unpad([1, 2], [3, 5]).to_torch(), counting(2, 3))
+    assert padded.to(device).cpu().to_torch().tolist() == [[7, 7, 7], [7, 7, 0]]
+    split = ttnn.from_torch(counting(8, 3), mesh_mapper=ttnn.ShardTensorToMesh(mesh, 0))
+    with pytest.raises(RuntimeError, match="goes one piece at a time"):
+        split.pad([4, 5], [1, 2], 7)
+
+
 def test_pad_to_tile_and_back_through_the_device(device: MeshDevice):
     x = ttnn.from_torch(counting(1, 1, 3, 5))
     padded = x.pad_to_tile(0.0)
@@ -499,7 +513,7 @@ def test_unpadding_a_split_dim_leaves_pieces_without_a_whole(mesh: MeshDevice):
     [
         (lambda x: x.pad([1, 2], [0, 0], 0), "pad: Shape([2, 3]) does not fit into [1, 2]"),
         (lambda x: x.pad([4, 4, 4], [0, 0, 0], 0), "does not fit into [4, 4, 4]"),
-        (lambda x: x.pad([4, 4], [1, 0], 0), "they start at 0 in every dim"),
+        (lambda x: x.pad([4, 4], [3, 0], 0), "does not fit into [4, 4] from [3, 0] on"),
         (lambda x: x.unpad([0, 0], [2, 4]), "does not lie within the padded shape [2, 3]"),
         (lambda x: x.unpad([1, 0], [1, 3]), "does not lie within the padded shape [2, 3]"),
         (lambda x: x.pad_to_tile(0).unpad_from_tile([2]), "must equal the padded shape [32, 32]"),

@@ -34,7 +34,7 @@ from softmesh.kernels.program.l1_allocation import MOST_SEMAPHORES, CircularBuff
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, owner_at
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.memory.pool import UntrackedPool
+from softmesh.runtime.memory.untracked_pool import UntrackedPool
 from softmesh.runtime.queues.workload import Touched
 
 if TYPE_CHECKING:

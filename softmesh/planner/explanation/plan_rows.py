@@ -13,7 +13,7 @@ from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.op_graph import GraphNode, Role
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.layer_spans import layer_spans
-from softmesh.planner.program.leaf_patterns import counted_name
+from softmesh.planner.program.leaf_patterns import counted_name, leaf_word
 
 if TYPE_CHECKING:
     from softmesh.planner.layout_plan import LayoutPlan
@@ -100,7 +100,7 @@ def _op_row(plan: LayoutPlan, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
     strategy = problem.strategies[node.number][plan.assignment.strategies[node.number]]
     inside = [_sent(step, f"within {_short(node.op)}") for step in strategy.inside]
     kept = [
-        Laid(counted_name(root.name).rpartition(".")[2], root.shape, layout)
+        Laid(leaf_word(counted_name(root.name)), root.shape, layout)
         for n, layout in zip(node.operands, strategy.needs, strict=True)
         if (root := graph.values[graph.root(n)]).role in (Role.WEIGHT, Role.CACHE)
     ]

@@ -20,6 +20,8 @@ from softmesh.callsite import CallSite, RawSite
 from softmesh.hardware.enums import BufferType
 
 if TYPE_CHECKING:
+    from softmesh.cores import CoreCoord
+    from softmesh.mesh import MeshCoordinate
     from softmesh.runtime.memory.pool import Pool
 
 
@@ -113,3 +115,11 @@ class Claim(ref[object]):
     def owner(self) -> object | None:
         """None once nobody has it."""
         return self() if self.holder is None else self.holder()
+
+
+class PerCoreClaim(Claim):
+    """Of `size` bytes in some banks, at an address of its own in each: (chip, core) -> address."""
+
+    __slots__ = ("addresses",)
+
+    addresses: dict[tuple[MeshCoordinate, CoreCoord], int]

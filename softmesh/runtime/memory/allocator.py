@@ -20,7 +20,8 @@ from softmesh.runtime.memory.allocations import Allocation, AllocatorState, Stat
 from softmesh.runtime.memory.deferred_pool import DeferredPool
 from softmesh.runtime.memory.memory_map import MemoryMap
 from softmesh.runtime.memory.out_of_memory import MemoryPolicy
-from softmesh.runtime.memory.pool import Pool, UntrackedPool
+from softmesh.runtime.memory.pool import Pool
+from softmesh.runtime.memory.untracked_pool import UntrackedPool
 
 
 class Allocator:

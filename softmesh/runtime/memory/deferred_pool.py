@@ -22,7 +22,7 @@ from collections import deque
 from sys import getrefcount
 
 from softmesh.callsite import raw_call_site
-from softmesh.runtime.memory.allocations import Claim
+from softmesh.runtime.memory.allocations import Claim, PerCoreClaim
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.pool import NO_ADDRESS, NUMBERS, OVERFLOW_BASE, Pool
 
@@ -86,7 +86,9 @@ class DeferredPool(Pool):
             ended = []
             while pending and (address := pending[0].resolved_address) is not None:
                 claim = pending[0]
-                if live.get(address) is claim and (claim.holder is None or not claim.has_other_owner()):
+                if isinstance(claim, PerCoreClaim):
+                    self._end_per_core(claim)
+                elif live.get(address) is claim and (claim.holder is None or not claim.has_other_owner()):
                     del live[address]
                     ended.append((address, claim.size))
                     for journal in self.journals:

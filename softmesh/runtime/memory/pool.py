@@ -21,10 +21,11 @@ from typing import TypeVar
 
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
-from softmesh.runtime.memory.allocations import Allocation, Claim, Statistics
+from softmesh.runtime.memory.allocations import Allocation, Claim, PerCoreClaim, Statistics
 from softmesh.runtime.memory.free_list import FreeList
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.out_of_memory import Request, described_exhaustion
+from softmesh.runtime.memory.per_core_blocks import PerCoreBlocks
 from softmesh.strictness import warn_or_raise
 
 OVERFLOW_BASE = 1 << 40  # where the addresses of an over-full memory begin: no chip has this much
@@ -51,6 +52,7 @@ class Pool:
         self._holes = FreeList(region.base, region.size)
         self._take = self._holes.take_low if region.bottom_up else self._holes.take_high
         self._live: dict[int, Claim] = {}
+        self._of_cores = PerCoreBlocks()
         self._in_order: list[int] | None = None  # starts of what is live, and of some that is no more
         self._ends = self.pending.append
         self._lock = threading.Lock()
@@ -105,6 +107,8 @@ class Pool:
         for address in sorted(self._live):
             if address < OVERFLOW_BASE:
                 self._holes.take_at(address, self._live[address].size)
+        for start, end in self._of_cores.union():
+            self._holes.take_at(start, end - start)
         self._take = self._holes.take_low if self.region.bottom_up else self._holes.take_high
         self._in_order = None
 
@@ -152,6 +156,24 @@ class Pool:
         claim.number, claim.site, claim.holder, claim.resolved_address = next(NUMBERS), None, None, None
         return claim
 
+    def allocate_per_core(self, claim: PerCoreClaim) -> None:
+        """An address for each of its banks."""
+        with self._lock:
+            self._begin_change()
+            claim.number = next(NUMBERS)
+            alike = [(start, start + held.size) for start, held in self._live.items() if start < OVERFLOW_BASE]
+            if not self._of_cores.place(claim, self.region, alike):
+                claim.addresses = dict.fromkeys(claim.addresses, self._when_full(claim))
+            claim.resolved_address = next(iter(claim.addresses.values()))
+            self._rebuild()
+            self._note_room()
+            self._is_changing = False
+
+    def _end_per_core(self, claim: PerCoreClaim) -> None:
+        if not claim.has_other_owner():
+            for start, end in self._of_cores.end(claim):
+                self._holes.give_back(start, end - start)
+
     def free(self, address: int) -> bool:
         """False where nothing that is live begins at the address."""
         with self._lock:
@@ -179,7 +201,9 @@ class Pool:
         while pending:
             claim = pending[0]
             address = claim.resolved_address
-            if address is not None and self._live.get(address) is claim and not claim.has_other_owner():
+            if isinstance(claim, PerCoreClaim):
+                self._end_per_core(claim)
+            elif address is not None and self._live.get(address) is claim and not claim.has_other_owner():
                 self._end(claim, address)
             pending.popleft()
 
@@ -262,6 +286,7 @@ class Pool:
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""
         held = self._settled(lambda: [(address, claim.size, True) for address, claim in self._live.items()])
+        held += [(start, end - start, True) for start, end in self._of_cores.union()]
         return iter(sorted([*held, *((start, size, False) for start, size in self._free_extents())]))
 
     def occupied(self) -> Iterator[tuple[int, int]]:
@@ -279,7 +304,7 @@ class Pool:
 
     def lowest(self) -> int | None:
         """The lowest address that is occupied."""
-        return self._settled(lambda: min(self._live, default=None))
+        return self._settled(lambda: min((*self._live, *(start for start, _ in self._of_cores.union())), default=None))
 
     def _allocation(self, address: int) -> Allocation:
         held = self._live[address]
@@ -290,6 +315,7 @@ class Pool:
 
     def _statistics(self) -> Statistics:
         allocated = sum(claim.size for claim in self._live.values())
+        allocated += sum(end - start for start, end in self._of_cores.union())
         free = sum(size for _, size in self._holes)
         return Statistics(self.region.size, allocated, free, self._holes.largest())
 
@@ -306,34 +332,6 @@ class Pool:
             warn_or_raise(message, DeviceMemoryWarning, OutOfDeviceMemory)
         self._beyond += claim.size
         return self._beyond - claim.size
-
-
-class UntrackedPool(Pool):
-    """Memory that nobody counts: all of it stays free, and `addresses` are numbers to tell buffers apart."""
-
-    def __init__(self, region: Region, addresses: Iterator[int]) -> None:
-        super().__init__(region)
-        self.pending = deque(maxlen=0)
-        self._addresses = addresses
-
-    def allocate(self, size: int, requested: int, owner: object) -> Claim:
-        address = next(self._addresses)
-        claim = Claim(owner)
-        claim.pool, claim.size, claim.requested = self, self.region.grain, requested
-        claim.site = claim.label = claim.holder = None
-        claim.number = claim.resolved_address = address
-        return claim
-
-    def allocate_labelled(
-        self, size: int, requested: int, owner: object, label: str, bottom_up: bool | None = None
-    ) -> int:
-        return next(self._addresses)
-
-    def free(self, address: int) -> bool:
-        return True
-
-    def extent(self, address: int) -> tuple[int, int]:
-        return address + self.region.grain, address
 
 
 def _banks_of(owner: object) -> int | None:
