@@ -236,7 +236,8 @@ def legend_lines(wiring: Wiring, is_small: bool = False) -> list[str]:
     lines = {
         _cables(wiring, is_small) if wires else "": bool(wires),
         f"{wiring.usual_bundle} between boxes unless marked.": bool(wiring.usual_bundle),
-        f"A stub at the edge wraps around to the other end of its row or column{names}.": Path.ROUND in {at for at, _ in paths},
+        f"A stub at the edge wraps around to the other end of its row or column{names}.": Path.ROUND
+        in {at for at, _ in paths},
         "Curves join chips that are not neighbours.": (Path.ACROSS, False) in paths,
         POSITIONS: wiring.has_positions(*State) and not is_small,
         "A dot marks a chip with links to other boxes.": not is_small and any(cell.is_exit for cell in cells),
