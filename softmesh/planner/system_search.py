@@ -97,10 +97,9 @@ def _without_twins(choices: Sequence[MeshChoice]) -> list[MeshChoice]:
     return list(kinds.values())
 
 
-def _share(waiting: Sequence[MeshChoice]) -> float:
-    """Of the time that is left, what the first gets: a whole mesh as much as three pipelines."""
-    weights = [3 if choice.stages == 1 else 1 for choice in waiting]
-    return weights[0] / sum(weights)
+def _share(waiting: int) -> float:
+    """Of the time that is left, what the first of them gets: as much as three others."""
+    return 3 / (waiting + 2)
 
 
 @dataclass
@@ -127,7 +126,7 @@ class _Search:
         looks = self._set_up(choices)
         first = [look for look in looks if look.is_open]
         for at, look in enumerate(first):
-            share = self._left * _share([one.choice for one in first[at:]])
+            share = self._left * _share(len(first) - at)
             self._look_at(look, max(_LEAST_SECONDS, share))
         again = sorted((look for look in first if look.is_open), key=lambda look: look.bound)
         for at, look in enumerate(again):  # with the time that others have left
