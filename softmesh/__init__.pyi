@@ -186,7 +186,7 @@ from softmesh.kernels.program.program_descriptor import (
     get_cb_address as get_cb_address,
     merge_program_descriptors as merge_program_descriptors,
 )
-from softmesh.light_metal.recording import (
+from softmesh.light_metal.call_recording import (
     LightMetalReplay as LightMetalReplay,
     light_metal_begin_capture as light_metal_begin_capture,
     light_metal_end_capture as light_metal_end_capture,

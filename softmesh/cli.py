@@ -35,6 +35,9 @@ _ELSEWHERE = {
     "plan": _Later("softmesh.estimation.plan_command", "Find the best layout of a model over the meshes of a machine."),
     "fit": _Later("softmesh.estimation.fit_command", "Tell whether a program fits the memory of a machine."),
     "diff": _Later("softmesh.program_diff.diff_command", "Name the first op that makes a mesh differ, and why."),
+    "numerics": _Later(
+        "softmesh.program_diff.numerics_command", "Tell what rounding costs a program, and what would help."
+    ),
     "calibrate": _Later("softmesh.cost.calibrate_command", "Fit the cost model to measurements of a machine."),
     "bindings": _Later("softmesh.processes.bindings.bindings_command", "Write rank bindings for tt-run."),
     "flatten": _Later("softmesh.fabric.descriptors.flattening", "Write a mesh graph with levels as one FABRIC graph."),

@@ -1,4 +1,4 @@
-"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, training, a machine, a cost."""
+"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, training, a divergence, a machine, a cost."""
 
 from __future__ import annotations
 
@@ -130,6 +130,26 @@ def _multiply_in_slices(mesh: ttnn.MeshDevice, console: Console) -> None:
     console.print(SchedulePicture(ScheduleReplay(schedule, (4,), (True,), piece_bytes=32 * 64 * 2 // 4)))
 
 
+def find_the_first_divergence(console: Console) -> None:
+    """A block that is right on one device and wrong on eight: the op, the chips and the cause, from one comparison."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ttnn.PartialWarning)  # which would have told it beforehand
+        found = ttnn.compare(lambda: _forgetful_block((2, 4)), lambda: _forgetful_block((1, 1)))
+    console.print(Panel(str(found.first), title="softmesh.compare", border_style="red"))
+    console.print("for a file: softmesh diff model.py --against one-device -o report.html", highlight=False)
+
+
+def _forgetful_block(shape: tuple[int, int]) -> None:
+    draw = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 1, 32, 128, generator=draw), torch.randn(128, 256, generator=draw) / 11
+    with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
+        x, w = (
+            _to_mesh(one, mesh, ttnn.ShardTensor2dMesh(mesh, shape, dims))
+            for one, dims in zip(values, ((0, 3), (None, 0)), strict=True)
+        )
+        ttnn.softmax(ttnn.gelu(ttnn.linear(x, w)), dim=-1)
+
+
 def grow_to_a_thousand(console: Console) -> None:
     """What all devices share is stored and computed once, so 1,024 devices cost what one does."""
     for shape in ((1, 1), (32, 32)):
@@ -213,6 +233,7 @@ STEPS: tuple[Step, ...] = (
     run_data_parallel,
     forget_a_collective,
     train_on_any_mesh,
+    find_the_first_divergence,
     break_a_link,
     tell_the_cost,
     grow_to_a_thousand,

@@ -1,38 +1,104 @@
-"""Progress bars of long work, on the error stream; without a terminal nothing is shown, and nothing loaded."""
+"""Progress bars of long work, in a terminal (on the error stream) and in a notebook; elsewhere nothing is shown.
+
+Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one.
+"""
 
 from __future__ import annotations
 
+import html
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Item = TypeVar("_Item")
+_QUIET_SECONDS, _REDRAW_SECONDS = 0.5, 0.1
 
 
-def is_watched() -> bool:
-    """Whether somebody sees a bar: a terminal, and no file, pipe or CI."""
+def is_terminal() -> bool:
     return bool(getattr(sys.stderr, "isatty", lambda: False)())
+
+
+def is_notebook() -> bool:
+    """Whether this is the kernel of a notebook; IPython in a terminal is a terminal."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def tracked(items: Sequence[_Item], doing: str) -> Iterator[_Item]:
     """The items, with a bar that tells how many of them are done; it goes away with the last."""
-    if not is_watched():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import track
+    if is_notebook():
+        with NotebookBar(doing, len(items)) as bar:
+            for done, item in enumerate(items, 1):
+                yield item
+                bar.show(done)
+    elif is_terminal():
+        from rich.console import Console
+        from rich.progress import track
 
-    yield from track(items, doing, console=Console(stderr=True), transient=True)
+        yield from track(items, doing, console=Console(stderr=True), transient=True)
+    else:
+        yield from items
 
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
     """A sign of life for work whose end is not known beforehand."""
-    if not is_watched():
-        yield
-        return
-    from rich.console import Console
+    if is_notebook():
+        with NotebookBar(doing, None) as bar:
+            beginning = threading.Timer(_QUIET_SECONDS, bar.show, (0,))
+            beginning.start()
+            try:
+                yield
+            finally:
+                beginning.cancel()
+                beginning.join()
+    elif is_terminal():
+        from rich.console import Console
 
-    with Console(stderr=True).status(doing):
+        with Console(stderr=True).status(doing):
+            yield
+    else:
         yield
+
+
+class NotebookBar:
+    """A bar below the cell that runs, without a widget library; without a total it moves, and tells no number.
+
+    Work that is soon done shows none: an empty output would be left of it.
+    """
+
+    def __init__(self, doing: str, total: int | None) -> None:
+        self.doing, self.total = doing, total
+        self._shown: Any = None
+        self._next = time.monotonic() + _QUIET_SECONDS
+
+    def __enter__(self) -> NotebookBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._draw("")
+
+    def show(self, done: int, text: str = "") -> None:
+        """How many are done, and a word beside the bar; drawn a few times a second."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _REDRAW_SECONDS
+            self._draw(self._html(done, text))
+
+    def _draw(self, page: str) -> None:
+        from IPython.display import HTML, display
+
+        if self._shown is None:
+            self._shown = display(HTML(page), display_id=True)
+        else:
+            self._shown.update(HTML(page))
+
+    def _html(self, done: int, text: str) -> str:
+        if self.total is None:
+            return f"{html.escape(self.doing)} <progress></progress>"
+        bar = f"<progress value='{done}' max='{self.total}'></progress>"
+        return f"{html.escape(self.doing)} {bar} {done}/{self.total} {html.escape(text)}"

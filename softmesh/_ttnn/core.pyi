@@ -2,5 +2,5 @@
 # mypy: disable-error-code="overload-cannot-match, overload-overlap, assignment, no-redef"
 
 from softmesh import *
-from softmesh.light_metal.binary import *
+from softmesh.light_metal.binary_format import *
 from softmesh.tensor.native_names import *

@@ -13,7 +13,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.grad_mode import GRADIENTS, run_backward
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.gradient_sums import GradientSums, note_summed, summed_over
+from softmesh.tensor.gradient_sums import GradientSums, note_added, note_summed, summed_over
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor, tensor_method
 
@@ -82,6 +82,8 @@ def _collect(leaf: torch.Tensor, storage: Storage | None) -> None:
         return
     values, before = unwrap_gradient(gradient), storage.gradient
     storage.gradient = values if before is None else before + values
+    if before is not None:
+        note_added(storage, before)
 
 
 def _requires_grad(tensor: Tensor) -> bool:

@@ -30,7 +30,7 @@ from softmesh.systems.named_systems import forget, load
 
 
 @dataclass(frozen=True)
-class MeshRequest:
+class MeshPerHost:
     """One mesh of this shape on each host of a system, connected as the hosts are."""
 
     system: str
@@ -39,7 +39,7 @@ class MeshRequest:
     rings: tuple[bool, bool] = (False, False)
 
 
-def descriptor_text(machine: Machine, wanted: MeshRequest) -> str:
+def descriptor_text(machine: Machine, wanted: MeshPerHost) -> str:
     meshes = tuple(
         LogicalMesh(i, "M", wanted.shape, wanted.rings, channels=wanted.channels, strict=True)
         for i in range(len(machine.hosts))
@@ -62,13 +62,13 @@ def links_between_hosts(machine: Machine) -> Counter[tuple[int, int]]:
 STEPS = ("load", "validate", "match", "tables", "proof")
 BOTH = (True, True)
 WANTED = (
-    MeshRequest("T3000", (2, 4), channels=2),
-    MeshRequest("Galaxy", (8, 4), channels=4, rings=BOTH),
-    MeshRequest("Closetbox", (2, 4), channels=2),
-    MeshRequest("Exabox", (8, 4), channels=4),
-    MeshRequest("torus:8x8", (8, 8), channels=4, rings=BOTH),
-    MeshRequest("torus:16x16", (16, 16), channels=4, rings=BOTH),
-    MeshRequest("torus:32x32", (32, 32), channels=4, rings=BOTH),
+    MeshPerHost("T3000", (2, 4), channels=2),
+    MeshPerHost("Galaxy", (8, 4), channels=4, rings=BOTH),
+    MeshPerHost("Closetbox", (2, 4), channels=2),
+    MeshPerHost("Exabox", (8, 4), channels=4),
+    MeshPerHost("torus:8x8", (8, 8), channels=4, rings=BOTH),
+    MeshPerHost("torus:16x16", (16, 16), channels=4, rings=BOTH),
+    MeshPerHost("torus:32x32", (32, 32), channels=4, rings=BOTH),
 )
 QUICK = (WANTED[0], WANTED[4])
 
@@ -102,7 +102,7 @@ class _Clock:
         return {step: statistics.median(times) for step, times in self.seen.items()}
 
 
-def measure(wanted: MeshRequest, rounds: int) -> Row:
+def measure(wanted: MeshPerHost, rounds: int) -> Row:
     text = descriptor_text(load(wanted.system), wanted)
     clock = _Clock()
     for _ in range(rounds):
@@ -120,7 +120,7 @@ def measure(wanted: MeshRequest, rounds: int) -> Row:
     )
 
 
-def _come_up(wanted: MeshRequest, text: str, clock: _Clock) -> tuple[Network, str]:
+def _come_up(wanted: MeshPerHost, text: str, clock: _Clock) -> tuple[Network, str]:
     config = FabricConfig.FABRIC_2D_TORUS_XY if any(wanted.rings) else FabricConfig.FABRIC_2D
     forget()
     built = clock.time("load", lambda: load(wanted.system))

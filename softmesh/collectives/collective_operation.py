@@ -21,18 +21,17 @@ from softmesh.collectives.argument_checks import (
     check_resources,
     output_names,
 )
+from softmesh.collectives.collective_programs import program_count_of, semaphores_of
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_fabric
 from softmesh.collectives.device_groups import Group, group_of, spread
 from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
-from softmesh.collectives.program_counts import program_count_of
-from softmesh.collectives.program_semaphores import semaphores_of
 from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
-from softmesh.dispatch.placement_doubts import Doubt, of_a_gather, of_a_partition, of_a_sum
+from softmesh.dispatch.placement_doubts import Doubt, of_a_broadcast, of_a_gather, of_a_partition, of_a_sum
 from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lift_to_float32, lifts
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
@@ -41,6 +40,7 @@ from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
+from softmesh.placement.rules import LINEAR_OPS
 from softmesh.strictness import LENIENT
 from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.footprint import keeps_pages
@@ -103,6 +103,8 @@ class CollectivePlanner(Planner):
             return of_a_sum(name, group.dist, group.axes, tuple(self.tensors[0].shape))
         if name == "mesh_partition":
             return of_a_partition(name, group.dist, group.axes)
+        if name in _BROADCASTS:
+            return of_a_broadcast(name, group.dist, group.axes)
         if name not in _GATHERS:
             return ()
         rank = len(self.tensors[0].shape)
@@ -117,7 +119,7 @@ class CollectivePlanner(Planner):
 
     def _wrong_kind(self, group: Group) -> str | None:
         words = [group.dist.placements[axis] for axis in group.axes]
-        others = [word for word in words if isinstance(word, Partial) and word.op != "sum"]
+        others = [word for word in words if isinstance(word, Partial) and word.op not in LINEAR_OPS]
         if not others:
             return None
         return (
@@ -195,6 +197,7 @@ def _spreader(dist: Distribution, group: Group) -> Any:
 
 _SUMS = ("all_reduce", "reduce_scatter")
 _GATHERS = ("all_gather", "experimental.all_gather_async")
+_BROADCASTS = ("broadcast", "all_broadcast", "point_to_point")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {
     "all_reduce": "Mesh device is required for all_reduce operation:",

@@ -158,7 +158,7 @@ class Calibration:
         bound = law.bound(law.terms(first), self._coefficients(law, law.key(first)))
         if fit is None:
             borrowed = self.nearest_fit(law, key)
-            width = max(UNMEASURED, math.exp(borrowed.band if borrowed else law.doubt))
+            width = max(UNMEASURED, math.exp(max(borrowed.band if borrowed else 0.0, law.doubt)))
             return WorkloadTime(seconds, seconds / width, seconds * width, bound, name, False)
         correction = self._correction(law, key, fit, work)
         seconds *= math.exp(correction.log_factor)

@@ -22,7 +22,6 @@ FOLDS = 5
 COVERED = 0.92  # of the rows that were left out, when bands are made
 _NARROWEST, _WIDEST = 0.02, 2.0  # logs of factors
 _FEW = 10  # rows: fewer do not tell how wide a band must be
-_FEW_OF_A_GROUP = 4  # rows: fewer tell nothing of the others
 _SEED = 23
 
 Rows = Sequence[Measurement]
@@ -91,8 +90,7 @@ def _widest_first(groups: Groups) -> list[tuple[tuple[str, str], list[Measuremen
         for at, wider in enumerate(LAWS[name].wider(key)):
             wide.setdefault((name, wider), []).extend(group)
             depth[name, wider] = at
-    known = ((at, group) for at, group in wide.items() if len(group) >= _FEW_OF_A_GROUP)
-    return sorted(known, key=lambda item: -depth[item[0]])
+    return sorted(wide.items(), key=lambda item: -depth[item[0]])
 
 
 def _assembled(found: Fits, base: Calibration | None) -> Fits:
@@ -132,7 +130,8 @@ def _fit(law: Law, key: str, rows: Rows, near: LawFit | None, keeps_points: bool
     values = fitted(formula, np.array(list(starting.values())), measured)
     residuals = np.log(measured) - np.log(formula(values))
     coefficients = {name: float(f"{value:.5g}") for name, value in zip(starting, values, strict=True)}
-    return LawFit(coefficients, len(rows), 1.0, _points(law, rows, residuals) if keeps_points else ())
+    band = 1.0 if law.keeps_points else law.doubt
+    return LawFit(coefficients, len(rows), band, _points(law, rows, residuals) if keeps_points else ())
 
 
 def _points(law: Law, rows: Rows, residuals: NDArray[np.float64]) -> tuple[Point, ...]:
@@ -214,7 +213,7 @@ def _bands(rows: Rows, base: Calibration | None) -> dict[tuple[str, str], float]
             law = law_of(_work(row))
             made = calibration.estimate(_work(row))
             off = abs(np.log(row.seconds / made.seconds))
-            deviation = np.log(made.high / made.seconds) if made.is_measured else 1.0
+            deviation = np.log(made.high / made.seconds) if made.is_measured and law.keeps_points else 1.0
             keys = (law.key(row.workload), *law.wider(law.key(row.workload)))
             key = next((key for key in keys if calibration.fit(law, key)), keys[0])
             ratios.setdefault((law.name, key), []).append(float(off / deviation))

@@ -292,5 +292,8 @@ class Clock:
         return self._runs[run].meshes[form.mesh].chip
 
     @staticmethod
-    def _later(*places: _Place) -> _Place:
-        return max(places, key=lambda place: place.time)
+    def _later(latest: _Place, *others: _Place) -> _Place:
+        for place in others:
+            if place.time > latest.time:
+                latest = place
+        return latest

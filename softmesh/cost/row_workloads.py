@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from softmesh.cost.op_words import OpKind, kind_of, plain_name
 from softmesh.cost.row_ops import by_extents, large_selection, sparse_attention, typical
+from softmesh.cost.row_runtime import dispatch, gap, host_transfer
 from softmesh.cost.row_texts import (
     RowTexts,
     Unexpressed,
@@ -24,11 +25,8 @@ from softmesh.cost.workloads import (
     TILE,
     TILE_BYTES,
     Chain,
-    Dispatch,
     Exchange,
-    HostTransfer,
     Product,
-    TypicalOp,
     Workload,
     convolution,
     tiles_of,
@@ -64,14 +62,6 @@ def workload_of_row(row: RowTexts) -> Workload:
         if found is not None:
             return found
     raise Unexpressed("its shapes are not told in a form that is known here")
-
-
-def _gap(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
-    if op.endswith("op2op"):  # a benchmark of its own
-        return TypicalOp("op2op", chip, "untraced")
-    if "op-to-op gap" not in row.unit.lower():
-        return None
-    return TypicalOp("gap", chip, "traced" if "traced" in row.config.lower() else "untraced")
 
 
 def _no_op(row: RowTexts, chip: Chip, op: str) -> None:
@@ -263,62 +253,6 @@ def _convolution(row: RowTexts, chip: Chip, op: str) -> Chain | None:
     return convolution(product)
 
 
-def _host_transfer(row: RowTexts, chip: Chip, op: str) -> HostTransfer | None:
-    if not op.startswith(("hostread", "hostwrite")):
-        return None
-    text = row.shapes.lower()
-    memory = row.memory.lower()
-    is_sharded = "sharded" in op
-    size = bytes_in(text, "transfer" if not is_sharded else "size") or bytes_in(text, "size")
-    page = bytes_in(text, "contiguity" if is_sharded else "page")
-    if not size or not page:
-        raise Unexpressed("page and transfer sizes are not told")
-    return HostTransfer(
-        op.startswith("hostwrite"),
-        chip,
-        size,
-        page,
-        in_l1=memory == "l1" or memory.endswith("type:1"),
-        is_sharded=is_sharded,
-        is_pinned="pinned" in op,
-        is_remote=(row.number(row.config) or 0) > 0,
-        has_iommu="iommu" in row.system.lower(),
-    )
-
-
-_PROCESSORS = (("all_processors", 5), ("brisc_trisc", 4), ("trisc", 3))  # the first that is named counts
-_STRESSES = ("shadow", "load_prefetcher", "eth_dispatch", "maxed")
-
-
-def _dispatch(row: RowTexts, chip: Chip, op: str) -> Dispatch | None:
-    if op != "programdispatch":
-        return None
-    text = row.shapes.lower()
-    name = text.split(",")[0]
-    size = bytes_in(text, "kernel size") or 0
-    if any(word in name for word in _STRESSES):
-        raise Unexpressed("a stress of the dispatcher whose programs are not told")
-
-    def number(pattern: str) -> int:
-        found = re.search(pattern, name)
-        return int(found[1]) if found else 0
-
-    run = number(r"^(\d+)_kernel") or (size if name.startswith("256_bytes") else 0)
-    on_all = bool(run) or any(word in name for word in ("all_cores", "groups"))
-    return Dispatch(
-        chip,
-        next((count for word, count in _PROCESSORS if word in name), 1),
-        on_all and "1_core" not in name,
-        runtime_args=number(r"_(\d+)_rta"),
-        common_args=number(r"_(\d+)_crta"),
-        buffers=number(r"_(\d+)_?cb"),
-        semaphores=int("sem" in name),
-        groups=number(r"_(\d+)g\b") or (8 if "kernel_groups" in name else 1),
-        kernel_bytes=0 if run else size,
-        run_us=run * 1e-3 / chip.clock_ghz,
-    )
-
-
 def _expert(row: RowTexts, chip: Chip, op: str) -> Chain | None:
     if "expert" not in op:
         return None
@@ -336,9 +270,9 @@ def _expert(row: RowTexts, chip: Chip, op: str) -> Chain | None:
 
 
 _READERS: tuple[Callable[[RowTexts, Chip, str], Workload | None], ...] = (  # the first that finds one counts
-    _gap,
-    _host_transfer,
-    _dispatch,
+    gap,
+    host_transfer,
+    dispatch,
     _no_op,
     _expert,
     _exchange,

@@ -96,7 +96,7 @@ def compared(
         notes.append(f"the program went on to raise {_raised(mine.error)}.")
     if mine.store.left_out or theirs.store.left_out:
         notes.append(f"{mine.store.left_out + theirs.store.left_out} values were too large in all to be kept.")
-    return Comparison([_row(one) for one in judgement.judged], first, against, notes, mine.mesh)
+    return Comparison([_row(one) for one in judgement.judged], first, against, notes, mine.mesh, judgement)
 
 
 def _raised(error: BaseException) -> str:
@@ -119,7 +119,7 @@ def _lengths(judgement: Judgement) -> list[str]:
 
 
 def _row(judged: Judged) -> OpDifference:
-    measure = judged.measure
+    measure, output = judged.measure, judged.entry.outputs[judged.output]
     return OpDifference(
         judged.entry.number,
         judged.entry.name,
@@ -130,6 +130,8 @@ def _row(judged: Judged) -> OpDifference:
         judged.entry.module,
         () if measure is None else measure.errors,
         0.0 if judged.final_verdict in _NOT_OWN else max(0.0, judged.severity - judged.brought),
+        tuple(output.shape[output.dist.lead :]),
+        str(output.dtype),
     )
 
 

@@ -68,7 +68,8 @@ class OpDifference:
     module: str = ""
     errors: tuple[tuple[MeshCoordinate, float], ...] = ()  # of each chip
     lost: float = 0.0  # the part of the error that the op itself adds
-    note: str = ""
+    shape: tuple[int, ...] = ()  # of the result on each device
+    dtype: str = ""
 
     def __str__(self) -> str:
         if self.figures is None:

@@ -60,6 +60,8 @@ def _read(signature: Signature, call: BoundCall) -> list[Tensor]:
     ]
 
 
+_IN_PLACE = ("input", "tensor")  # how an operand is named that is changed, and not only written to
+
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -105,6 +107,17 @@ class Definition:
     results: str = "Tensor"  # the type of what a call returns
     forms: tuple[str, ...] = ()  # other ways to call it, which `rearrange` turns into its own
     provided: tuple[str, ...] = ()  # arguments that `rearrange` adds, and no caller gives
+
+    @property
+    def changes_in_place(self) -> bool:
+        """Whether it reads what it writes to: `add_` does, an update of a cache writes some of it."""
+        names = [self.signature.names[self.signature.operand_at[at]] for at in self.writes]
+        return any(name.startswith(_IN_PLACE) for name in names)
+
+    def unwritten(self, call: BoundCall) -> list[Tensor]:
+        """The operands that a call reads, of which nothing was written yet."""
+        read = _read(self.signature, call)
+        return [t for t in read if t.storage.undefined is not None and t.storage.undefined.is_unwritten]
 
     def marking(self, call: BoundCall) -> Marking | None:
         return self.undefined(self.name, self.signature, call)

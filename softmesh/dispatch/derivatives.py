@@ -1,4 +1,4 @@
-"""An op of each device by itself, differentiated on each device by itself.
+"""Derivatives of ops that each device computes by itself, with a gradient for each device.
 
 Torch derives the op's own computation (the inner graph); the engine sees one node for each op. In the inner
 graph an operand that requires a gradient has the leading extents of the result: what is stored once is

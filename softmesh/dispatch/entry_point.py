@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
-from softmesh.errors import ArgumentError, ArgumentValueError, SoftmeshError
+from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.runtime import commands
-from softmesh.runtime.gpu_errors import gpu_error_of
-from softmesh.runtime.memory.host_memory import shortage_of
+from softmesh.runtime.machine_errors import mesh_of, raise_machine_error
 from softmesh.runtime.queues import cuda_streams
 from softmesh.runtime.queues.queue_id import command_queue
 
@@ -131,12 +130,8 @@ class EntryPoint:
         except OverflowError as error:
             raise ArgumentValueError(f"{self.name}: {_too_large(args, kwargs)} ({error}).") from error
         except (MemoryError, RuntimeError) as error:
-            if isinstance(error, SoftmeshError):
-                raise
-            known = shortage_of(self.name, error) or gpu_error_of(self.name, error, _mesh_of(args, kwargs))
-            if known is None:
-                raise
-            raise known from error
+            raise_machine_error(self.name, error, mesh_of(args, kwargs))
+            raise
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""
@@ -160,16 +155,6 @@ class EntryPoint:
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         """The call in full. `call` is how the next one like it would be looked up, None where it never could be."""
         raise NotImplementedError
-
-
-def _mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The mesh that a call is about, where it names one or a tensor on one."""
-    for value in (*args, *kwargs.values()):
-        storage = getattr(value, "storage", None)
-        mesh = value if hasattr(value, "torch_device") else getattr(storage, "device", None)
-        if mesh is not None:
-            return mesh
-    return None
 
 
 def _too_large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 
@@ -157,11 +158,22 @@ class Operation(EntryPoint):
             made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
         if marking is not None:
             marking(made)
-            for tensor in made if recording is not None else [tensors[at] for at in definition.writes]:
-                tensor.storage.note_write()  # of a trace: what its inputs hold is what they hold at a replay
+            self._note_written(recording, bound, made)
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
+
+    def _note_written(self, recording: Recording | None, bound: BoundCall, made: list[Tensor]) -> None:
+        """What the call has written is no longer memory and nothing more, unless it is made of what was there."""
+        definition = self.definition
+        written = [bound.tensors[at] for at in definition.writes]
+        if recording is not None:  # what its inputs hold is what they hold at a replay
+            recording.unwritten += [ref(tensor.storage) for tensor in definition.unwritten(bound)]
+            written = made
+        elif definition.changes_in_place:
+            return
+        for tensor in written:
+            tensor.storage.note_write()
 
     def _planned(self, bound: BoundCall) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan for these specs; a new one comes with the results of its first run."""

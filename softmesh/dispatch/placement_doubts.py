@@ -1,4 +1,4 @@
-"""Calls whose placements say that something else was meant.
+"""Checks of placements: calls of which they say that something else was meant.
 
 A remark is told always (an error under SOFTMESH_STRICT=1): the numbers are wrong. A doubt is a warning that is told
 under SOFTMESH_STRICT=1 only, for there are right programs with the same text: shards may be contributions that were
@@ -7,21 +7,24 @@ stacked and split, copies may be added up to scale them, a device may look for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import LOCAL, Partial, Replicate, Shard
+from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, Shard
 
 _NORMALIZING = (
     *("softmax", "softmax_in_place", "scale_mask_softmax", "scale_mask_softmax_in_place"),
     *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax", "transformer.attention_softmax_"),
-    *("layer_norm", "rms_norm"),
+    *("layer_norm", "rms_norm", "moreh_softmax", "moreh_logsoftmax", "normalize_hw", "normalize_global"),
 )
 _CHOOSING = ("argmax", "topk", "sort")
 _ALONG = {  # what each device does with its part
-    **dict.fromkeys(("cumsum", "cumprod"), "begins anew at the start of its own part"),
+    **dict.fromkeys(("cumsum", "cumprod", "moreh_cumsum"), "begins anew at the start of its own part"),
+    **dict.fromkeys(("std", "var", "std_hw", "var_hw"), "takes the mean and the deviation of its own part"),
+    "roll": "moves what leaves its own part to the other end of it, and not to its neighbour",
+    "gather": "counts places from the start of its own part",
     "transformer.scaled_dot_product_attention": "attends to its own part only",
     "embedding": "looks up numbers that count from the first row of the whole table in its own rows",
 }
@@ -114,6 +117,7 @@ def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[i
     """
     words = {axis: dist.placements[axis] for axis in axes if dist.grid[axis] > 1}
     if any(isinstance(word, Partial) for word in words.values()):
+        yield from _of_contributions(op, dist, words)
         return
     elsewhere = [axis for axis, word in enumerate(dist.placements) if axis not in words and isinstance(word, Partial)]
     for axis, word in words.items():
@@ -133,6 +137,34 @@ def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[i
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, not contributions to a "
                 f"sum: ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) puts them together."
+            )
+
+
+def _of_contributions(op: str, dist: Distribution, words: Mapping[int, Placement]) -> Iterator[Doubt]:
+    """Of a sum along these axes, one of which has contributions to it."""
+    partial = next(axis for axis, word in words.items() if isinstance(word, Partial))
+    for axis, word in words.items():
+        n = dist.grid[axis]
+        if isinstance(word, Replicate):
+            yield Doubt(
+                f"{op}: the contributions lie along mesh axis {partial}, and it adds up over axis {axis} too, along "
+                f"which {n} devices hold the same: the sum is {n} times too large. Use cluster_axis={partial}."
+            )
+        elif isinstance(word, Partial) and word.op == "avg":
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {n} devices hold averages of their own ({word}), and their sum is {n} "
+                f"times the average of all: divide it by {n}."
+            )
+
+
+def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
+    """A collective that hands on what single devices hold."""
+    for axis in axes:
+        word, devices = dist.placements[axis], dist.grid[axis]
+        if isinstance(word, Partial) and devices > 1:
+            yield Doubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and what it "
+                f"hands on is one of them, not the whole. ttnn.all_reduce(x, cluster_axis={axis}) adds them up."
             )
 
 

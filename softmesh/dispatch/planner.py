@@ -36,8 +36,8 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, Sh
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
 from softmesh.placement.rules import Situation, UsesPartial, reshaping
-from softmesh.runtime.gpu_errors import gpu_error_of
-from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room, shortage_of
+from softmesh.runtime.machine_errors import raise_machine_error
+from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.result_shards import shards_fit
@@ -208,9 +208,7 @@ class Planner:
         except (SoftmeshError, OverflowError):
             raise
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            device = self.tensors[0].storage.device
-            if known := shortage_of(self.op.name, error) or gpu_error_of(self.op.name, error, device):
-                raise known from error
+            raise_machine_error(self.op.name, error, self.tensors[0].storage.device)
             operands = ", ".join(f"{list(tensor.shape)} {tensor.dtype}" for tensor in self.tensors)
             raise MeshError(f"{self.op.name}: cannot be computed on operands {operands}: {error}") from error
 

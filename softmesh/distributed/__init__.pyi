@@ -192,7 +192,7 @@ from softmesh.kernels.program.program_descriptor import (
     get_cb_address as get_cb_address,
     merge_program_descriptors as merge_program_descriptors,
 )
-from softmesh.light_metal.recording import (
+from softmesh.light_metal.call_recording import (
     LightMetalReplay as LightMetalReplay,
     light_metal_begin_capture as light_metal_begin_capture,
     light_metal_end_capture as light_metal_end_capture,
@@ -4385,6 +4385,28 @@ def pad(
     implicit: str | None = None,
 ) -> Tensor:
     """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
+def paged_scaled_dot_product_attention_decode(
+    input_tensor_q: Tensor,
+    input_tensor_k: Tensor,
+    input_tensor_v: Tensor,
+    page_table_tensor: Tensor,
+    *,
+    is_causal: bool = True,
+    attn_mask: Tensor | None = None,
+    cur_pos_tensor: Tensor | None = None,
+    attention_sink: Tensor | None = None,
+    scale: float | None = None,
+    sliding_window_size: int | None = None,
+    paged_cache_geometry: PagedCacheGeometryOverride | None = None,
+    cache_position_modulo: int | None = None,
+    spec_multi_pos_tiles: int = 0,
+    memory_config: MemoryConfig | None = None,
+    program_config: HardwareConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """q [1, users, heads, width] over k, v [blocks, kv_heads, block, width], found by page_table [users, pages]."""
 def permute(
     input_tensor: Tensor,
     dims: Sequence[int],
@@ -5066,6 +5088,26 @@ def scaled_dot_product_attention(
     implicit: str | None = None,
 ) -> Tensor:
     """q [b, heads, s, width] over k, v [b, kv_heads, s, width], on each device."""
+def scaled_dot_product_attention_decode(
+    input_tensor_q: Tensor,
+    input_tensor_k: Tensor,
+    input_tensor_v: Tensor,
+    *,
+    is_causal: bool = True,
+    attn_mask: Tensor | None = None,
+    cur_pos_tensor: Tensor | None = None,
+    attention_sink: Tensor | None = None,
+    cur_pos: Tensor | float | Sequence[int] | None = (),
+    scale: float | None = None,
+    sliding_window_size: int | None = None,
+    share_cache: bool | None = None,
+    memory_config: MemoryConfig | None = None,
+    program_config: HardwareConfig | None = None,
+    compute_kernel_config: WormholeComputeKernelConfig | None = None,
+    output_topology: object = None,
+    implicit: str | None = None,
+) -> Tensor:
+    """q [1, users, heads, width] over caches k, v [users, kv_heads, length, width], on each device."""
 def scatter(
     input: Tensor,
     dim: int,

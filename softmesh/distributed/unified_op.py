@@ -242,8 +242,9 @@ class Unified(EntryPoint):
             )
         configure_while_open(FabricConfig.FABRIC_1D, device)
         warn(
-            f"{self.name} inserts {inserted}, and no fabric was configured: {FabricConfig.FABRIC_1D} is, from here on. "
-            f"On a machine, write {line} before opening the mesh; SOFTMESH_STRICT=1 asks for it here, too.",
+            f"{self.name} inserts {inserted}, and no fabric was configured: softmesh configures "
+            f"{FabricConfig.FABRIC_1D} from here on. On a machine you must call {line} before opening the mesh; "
+            "SOFTMESH_STRICT=1 asks for it here as well.",
             FabricWarning,
         )
 

@@ -19,6 +19,7 @@ from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusa
 from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
+from softmesh.planner.problem_setup import Freedom
 from softmesh.report.plans.plan_terminal import PlanTables
 from softmesh.report.plans.shown_plans import plan as planned
 from softmesh.report.terminal import print_pictures
@@ -50,6 +51,9 @@ _RUNNERS_UP = 5
 @click.option("--tile-aligned", is_flag=True, help="Split nothing inside of a tile.")
 @click.option("--memory-share", type=float, metavar="X", help="Tensors take at most this part of each device.")
 @click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Weights may be kept so: 'layers.*=bfloat8_b'.")
+@click.option(
+    "--own-ops", is_flag=True, help="Also splits that are no public ops of TT-NN: rings of keys for attention."
+)
 @click.option("--why", default=0, metavar="N", help="Explain the plan, beside so many that lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
 @click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
@@ -97,6 +101,7 @@ def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
         down=given["down"],
         taken=given["taken"],
         stages=given["stages"],
+        freedom=Freedom(plain_only=not given["own_ops"]),
     )
     _tell(found, given)
 

@@ -236,12 +236,30 @@ class _Recorder:
         outputs = [self._number(tensor) for tensor in _tensors_of(result)]
         outputs += [number for number in self._read if number not in outputs]
         made = {number for node in self._nodes for number in node.results}
-        written = {self._root(node.operands[place]) for node in self._nodes for place in node.writes}
+        roles = self._written_roles(made)
         values = [
-            _with_role(value, Role.CACHE) if self._root(value.number) in written - made else value
+            value if (role := roles.get(self._root(value.number))) is None else _with_role(value, role)
             for value in self._values
         ]
         return OpGraph(tuple(values), tuple(self._nodes), tuple(dict.fromkeys(n for n in outputs if n in made)))
+
+    def _written_roles(self, made: set[int]) -> dict[int, Role]:
+        """Of leaves that are changed in place: weights are read before, and the state of an optimizer only after."""
+        writers: dict[int, list[str]] = {}
+        read = set()
+        for node in self._nodes:
+            for place, number in enumerate(node.operands):
+                if place in node.writes:
+                    writers.setdefault(self._root(number), []).append(node.op)
+                else:
+                    read.add(number)
+        roles = {}
+        for root, ops in writers.items():
+            if root not in made:
+                is_trained = all(op.endswith("_") for op in ops)
+                state = Role.WEIGHT if root in read else Role.OPTIMIZER_STATE
+                roles[root] = state if is_trained else Role.CACHE
+        return roles
 
     def _root(self, number: int) -> int:
         earlier = self._values[number].version_of

@@ -9,7 +9,7 @@ from softmesh.hardware import FabricConfig
 
 
 class Goal(Enum):
-    """What is minimised. Stages of a pipeline help the last two; to a token they only add hops."""
+    """What is minimised. Stages of a pipeline help calls that follow each other; to a token they only add hops."""
 
     DECODE = "decode"  # seconds of one call, from its inputs to its outputs
     PREFILL = "prefill"  # seconds between two calls that follow each other without a pause

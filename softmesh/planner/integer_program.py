@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout
 from softmesh.hardware.enums import DataType
+from softmesh.planner.first_assignment import first_assignment
 from softmesh.planner.linear_model import INFINITE, LinearModel, Terms
 from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses, classes_of, untied
@@ -61,17 +62,23 @@ def solved(
     if _least_kept(problem) > problem.memory_bytes:
         return Solution(None, None, math.inf, Status.INFEASIBLE, time.monotonic() - started)
     classes = untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
+    first = first_assignment(problem, classes)
+    if first is not None and first[1].ranked_seconds >= below:
+        first = None
     program = _Program(problem, classes)
     left = max(1.0, time_limit_s - (time.monotonic() - started))
     answer = program.model.minimised(left, gap, below * _MICRO)
-    bound = answer.bound / _MICRO
-    took = time.monotonic() - started
-    if answer.values is None:
-        status = Status.TIME_LIMIT if answer.is_out_of_time else Status.INFEASIBLE
+    found = first
+    if answer.values is not None:
+        assignment = program.assignment(answer.values)
+        cost = problem.cost(assignment)
+        if first is None or cost.ranked_seconds <= first[1].ranked_seconds:
+            found = assignment, cost
+    bound, took = answer.bound / _MICRO, time.monotonic() - started
+    status = Status.TIME_LIMIT if answer.is_out_of_time else Status.OPTIMAL if found else Status.INFEASIBLE
+    if found is None:
         return Solution(None, None, bound, status, took)
-    assignment = program.assignment(answer.values)
-    status = Status.TIME_LIMIT if answer.is_out_of_time else Status.OPTIMAL
-    return Solution(assignment, problem.cost(assignment), bound, status, took)
+    return Solution(*found, bound, status, took)
 
 
 def _least_kept(problem: PlacementProblem) -> float:

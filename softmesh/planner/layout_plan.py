@@ -9,12 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layouts import Layout
 from softmesh.distributed.placement_requests import mesh_mapper
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import FabricConfig
-from softmesh.planner.capture import captured
+from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.conflicts import explain_conflict
 from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
 from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of
@@ -29,6 +31,8 @@ from softmesh.planner.program.followed_plan import following
 from softmesh.planner.program.plan_source import source_of
 from softmesh.planner.system_meshes import meshes_of
 from softmesh.planner.system_search import MeshChoice, check_found, searched, with_pipelines
+from softmesh.planner.torch_modules import function_of
+from softmesh.progress import working
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.mappers import TensorToMesh
 
@@ -96,6 +100,13 @@ class LayoutPlan:
         """A placement for each mesh axis."""
         return self.home(name).layout
 
+    def left(self, number: int) -> Layout:
+        """Where an output of the graph is left for the caller."""
+        at = self.assignment.homes.get(number)
+        if at is None:
+            return self.problem.given(self.assignment, number).layout
+        return self.problem.homes[number][at].layout
+
     def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
         """For `from_torch`: puts it where the plan has it."""
         return mesh_mapper(mesh_device, list(self.layout(name)))
@@ -108,6 +119,20 @@ class LayoutPlan:
         """A picture of the layout: how each tensor is cut, what is sent, and what takes how long."""
         return self.explained(0).svg()
 
+    def values(
+        self, function: Callable[..., Any] | torch.nn.Module, inputs: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> dict[str, torch.Tensor]:
+        """What `run` of the plan's file takes, by name: of the program that was planned, which runs on one device."""
+        if isinstance(function, torch.nn.Module):
+            function, inputs = function_of(function, inputs), _in_order(inputs)
+        found = leaf_values(function, inputs, chip=self.problem.chip)
+        missing = [leaf.name for leaf in self.problem.graph.leaves if leaf.name not in found]
+        if missing:
+            raise ArgumentError(
+                f"plan.values(): the plan has {missing[0]}, this program has not: give the one planned."
+            )
+        return found
+
     def source(self) -> str:
         """A Python file of plain TT-NN calls that does what is planned."""
         return source_of(self)
@@ -118,7 +143,7 @@ class LayoutPlan:
 
 
 def plan(
-    function: Callable[..., Any],
+    function: Callable[..., Any] | torch.nn.Module,
     mesh: MeshDevice | str,
     inputs: Sequence[Any] | Mapping[str, Any] = (),
     *,
@@ -145,6 +170,8 @@ def plan(
     until = time.monotonic() + _checked_limit(time_limit)
     wanted = Goal(goal) if isinstance(goal, Goal) or goal in _GOALS else _refuse_goal(goal)
     choices = choices_of(mesh, fabric=fabric, down=down, taken=taken)
+    if isinstance(function, torch.nn.Module):
+        function, inputs = function_of(function, inputs), _in_order(inputs)
     graph = captured(function, inputs, chip=choices[0].chip)
     check_names([*constraints, *dtypes], graph)
     own = replace(
@@ -152,7 +179,12 @@ def plan(
         constraints=(*freedom.constraints, *constraints),
         dtypes=(*freedom.dtypes, *dtypes),
     )
-    return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
+    with working("searching for the best plan"):
+        return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
+
+
+def _in_order(inputs: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
+    return list(inputs.values() if isinstance(inputs, Mapping) else inputs)
 
 
 def choices_of(
@@ -187,11 +219,13 @@ def best_plan(
 ) -> LayoutPlan:
     """`until`: by `time.monotonic()`. A pipeline is looked at where it can help, or where nothing fits without one."""
     started = time.monotonic()
-    cut = [one for choice in choices for one in with_pipelines(choice)]
+    if goal is Goal.TRAINING and stages not in (None, 1):
+        raise ArgumentError("softmesh.plan: a step of training is not cut into stages: leave stages out.")
+    cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
     if stages is not None:
         tried = [one for one in cut if one.stages == stages]
     else:
-        tried = [one for one in cut if one.stages == 1 or (goal is not Goal.DECODE and choices[0].opening is not None)]
+        tried = [one for one in cut if one.stages == 1 or (goal is Goal.PREFILL and choices[0].opening is not None)]
     limit = max(until - time.monotonic(), 1.0)
     result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
     if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
@@ -203,13 +237,14 @@ def best_plan(
     cost = found.solution.cost
     assert cost is not None
     assert found.solution.assignment is not None
+    bound = result.candidates[0].bound
     ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
     return LayoutPlan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(found.bound, ranked),
-        max(0.0, 1 - found.bound / ranked) if ranked else 0.0,
+        min(bound, ranked),
+        max(0.0, 1 - bound / ranked) if ranked else 0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,

@@ -17,7 +17,7 @@ from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.call_description import CallDescription, blank_tensor
 from softmesh.distributed.generic_ops import defined_on_pieces, unified
-from softmesh.distributed.layouts import Extents, Layout, Value, bits
+from softmesh.distributed.layouts import Extents, Layout, Value, bits, with_word
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, without_partial_results
@@ -25,7 +25,7 @@ from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.placement.placements import Shard
+from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_seconds import WorkTime, work_time
 from softmesh.systems.chip import Chip
@@ -33,7 +33,8 @@ from softmesh.tensor.dtype import facts
 from softmesh.tensor.spec import TensorSpec, make_spec
 
 # Splits of unified ops that no public op of TT-NN does: their ops are softmesh's own.
-_OWN = {"split rows", "split queries", "ring of keys"}
+RING_OF_KEYS = "ring of keys"
+_OWN = {"split rows", "split queries", RING_OF_KEYS}
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,14 @@ class StrategyFinder:
             if any(needs[place] != split.gives for place in node.writes):
                 continue
             inside = () if options.inside is None else options.inside(split)
-            work = _work(given, node, needs, split.gives)
+            work = _work(given, node, _met(given, split), split.gives)
             strategy = OpStrategy(
                 tuple(choice.name for choice in split.choices),
                 needs,
                 gives,
                 work.seconds,
                 inside,
-                0,
+                _passing_bytes(given, split),
                 not any(choice.name in _OWN for choice in split.choices),
                 tuple(operand.dtype for operand in given.operands),
                 work.bound,
@@ -158,6 +159,21 @@ def _work(given: CallDescription, node: GraphNode, needs: Sequence[Layout], give
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
     )
+
+
+def _met(given: CallDescription, split: Split) -> tuple[Layout, ...]:
+    """The operands that a device works on, those included that pass by: of a ring of keys all."""
+    needs = [split.needs(place) for place in range(len(given.operands))]
+    for axis in split.axes(RING_OF_KEYS):
+        needs[1:3] = [with_word(layout, axis, REPLICATE) for layout in needs[1:3]]
+    return tuple(needs)
+
+
+def _passing_bytes(given: CallDescription, split: Split) -> int:
+    """Room for the block of keys and values that comes in while a device works on another."""
+    if not split.axes(RING_OF_KEYS):
+        return 0
+    return sum(given.values[place].bytes_on_each(split.needs(place)) for place in (1, 2))
 
 
 def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:

@@ -18,7 +18,6 @@ from softmesh.planner.placement_problem import Assignment, PlacementProblem, Pla
 from softmesh.planner.repeated_layers import classes_of
 
 _Cut = tuple[float, tuple[int, ...] | None]  # the pace, and where stages begin and end
-MICROBATCHES = 8  # of a training step
 
 
 def boundaries(problem: PlacementProblem) -> tuple[int, ...]:
@@ -38,19 +37,12 @@ def pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:
     """By the goal: of all stages one after the other, or of the slowest, which sets the pace."""
     if goal is Goal.DECODE:
         return sum(stage.seconds + stage.send_seconds for stage in stages)
-    pace = max(stage.seconds + stage.send_seconds for stage in stages)
-    if goal is Goal.PREFILL:
-        return pace
-    return pace * (MICROBATCHES + len(stages) - 1) / MICROBATCHES
+    return max(stage.seconds + stage.send_seconds for stage in stages)
 
 
 def least_seconds(goal: Goal, seconds: float, stages: int) -> float:
     """What a pipeline takes at least, of work that takes one stage so long."""
-    if goal is Goal.DECODE or stages == 1:
-        return seconds
-    if goal is Goal.PREFILL:
-        return seconds / stages
-    return seconds / stages * (MICROBATCHES + stages - 1) / MICROBATCHES
+    return seconds if goal is Goal.DECODE else seconds / stages
 
 
 def cut(problem: PlacementProblem, assignment: Assignment, cost: PlanCost, count: int) -> tuple[Stage, ...] | None:

@@ -6,7 +6,7 @@ strategies are the same, and where they stand at the same place of a period that
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from softmesh.planner.op_graph import OpGraph, Role
@@ -15,21 +15,27 @@ from softmesh.planner.placement_problem import PlacementProblem
 
 @dataclass(frozen=True)
 class NodeClasses:
-    """`nodes` has for each node, `leaves` for each leaf (and output) the number of its class; `periods` the layers."""
+    """`nodes` has for each node, `leaves` for each leaf (and output) the number of its class."""
 
     nodes: tuple[int, ...]
     leaves: dict[int, int]
-    layers: tuple[tuple[int, int], ...]  # first node of each layer of the repeated part, and the node after its last
+    layers: tuple[tuple[int, int], ...]  # first node of each layer of the longest repeated part, and the one after it
 
 
 def classes_of(problem: PlacementProblem) -> NodeClasses:
     graph = problem.graph
     keys = [_node_key(problem, number) for number in range(len(graph.nodes))]
-    start, period, count = _repetition(keys)
+    numbers: dict[Hashable, int] = {}
+    word = [numbers.setdefault(key, len(numbers)) for key in keys]
     nodes = list(range(len(graph.nodes)))
-    for at in range(start + period, start + period * count):
-        nodes[at] = nodes[at - period]
+    longest = (0, 0, 1)
+    for start, period, count in _repetitions(word, 0, len(word)):
+        for at in range(start + period, start + period * count):
+            nodes[at] = nodes[at - period]
+        if period * count > longest[1] * longest[2]:
+            longest = start, period, count
     leaves = _leaf_classes(problem, nodes)
+    start, period, count = longest
     layers = tuple((start + at * period, start + (at + 1) * period) for at in range(count)) if count > 1 else ()
     return NodeClasses(tuple(nodes), leaves, layers)
 
@@ -51,10 +57,19 @@ def _node_key(problem: PlacementProblem, number: int) -> Hashable:
     return node.op, id(problem.strategies[number]), near, node.writes
 
 
-def _repetition(keys: Sequence[Hashable]) -> tuple[int, int, int]:
+def _repetitions(word: Sequence[int], first: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Those of the longest repeated part, and of what lies before and behind it: layers forward, backward, updates."""
+    start, period, count = _longest(word[first:end])
+    if count == 1:
+        return
+    start += first
+    yield start, period, count
+    yield from _repetitions(word, first, start)
+    yield from _repetitions(word, start + period * count, end)
+
+
+def _longest(word: Sequence[int]) -> tuple[int, int, int]:
     """Where the longest repeated part starts, how long one period is, and how many there are."""
-    numbers: dict[Hashable, int] = {}
-    word = [numbers.setdefault(key, len(numbers)) for key in keys]
     n = len(word)
     best = (0, n, 1)
     for period in range(1, n // 2 + 1):

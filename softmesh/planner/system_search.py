@@ -49,7 +49,6 @@ class Found:
     solution: Solution
     stages: tuple[Stage, ...]
     seconds: float  # by the goal
-    bound: float
 
 
 @dataclass(frozen=True)
@@ -104,57 +103,77 @@ def _share(waiting: Sequence[MeshChoice]) -> float:
     return weights[0] / sum(weights)
 
 
+@dataclass
+class _Look:
+    """What is known of a mesh: nothing at first but how fast it could be."""
+
+    choice: MeshChoice
+    problem: PlacementProblem | None
+    bound: float
+    seconds: float | None = None
+    why: str = ""
+    is_open: bool = True  # whether a longer search could tell more
+
+
 class _Search:
     def __init__(self, graph: OpGraph, goal: Goal, freedom: Freedom, deadline: float, gap: float) -> None:
         self._graph, self._goal, self._freedom = graph, goal, freedom
         self._deadline, self._gap = deadline, gap
         self._finders: dict[tuple[Line, ...], StrategyFinder] = {}
         self._best: Found | None = None
-        self._candidates: list[Candidate] = []
-        self._bounds: list[float] = []
-        self._is_out_of_time = False
         self._why = ""
 
     def over(self, choices: Sequence[MeshChoice]) -> SearchResult:
-        waiting = self._set_up(choices)
-        for at, (choice, problem, least) in enumerate(waiting):
-            share = max(_LEAST_SECONDS, (self._deadline - time.monotonic()) * _share([w[0] for w in waiting[at:]]))
-            if self._best is not None and least >= self._best.seconds:
-                self._note(choice, None, least, "at its fastest it takes longer")
-            elif self._best is not None and time.monotonic() >= self._deadline:
-                self._is_out_of_time = True
-                self._note(choice, None, least, "not looked at: the time was over")
-            else:
-                self._look_at(choice, problem, least, share)
-        candidates = sorted(self._candidates, key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
-        bound = min(self._bounds, default=math.inf)
-        if self._best is not None:
-            bound = min(bound, self._best.bound)
-        return SearchResult(self._best, bound, self._is_out_of_time, tuple(candidates), self._why)
+        looks = self._set_up(choices)
+        first = [look for look in looks if look.is_open]
+        for at, look in enumerate(first):
+            share = self._left * _share([one.choice for one in first[at:]])
+            self._look_at(look, max(_LEAST_SECONDS, share))
+        again = sorted((look for look in first if look.is_open), key=lambda look: look.bound)
+        for at, look in enumerate(again):  # with the time that others have left
+            if self._left > _LEAST_SECONDS:
+                self._look_at(look, self._left / (len(again) - at))
+        return self._result(looks)
 
-    def _set_up(self, choices: Sequence[MeshChoice]) -> list[tuple[MeshChoice, PlacementProblem, float]]:
-        found = []
-        for choice in _without_twins(choices):
-            try:
-                problem = self._problem(choice)
-            except NoStrategy as error:
-                self._why = self._why or str(error)
-                self._note(choice, None, math.inf, str(error).removeprefix("softmesh.plan: "))
-                continue
-            if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
-                continue
-            least = sum(min(one.total_seconds for one in own) for own in problem.strategies)
-            found.append((choice, problem, least_seconds(self._goal, least, choice.stages)))
-        found.sort(key=lambda one: (one[0].stages, one[2]))
-        fastest: dict[int, float] = {}
-        for choice, _, least in found:
-            if choice.stages > 1 and choice.stages in fastest:
-                self._note(choice, None, least, "not looked at: another mesh for as many stages may be faster")
-            fastest.setdefault(choice.stages, least)
-        kinds = dict.fromkeys(choice.stages for choice, _, _ in found)
-        return [
-            one for stages in kinds for one in [w for w in found if w[0].stages == stages][: None if stages == 1 else 1]
-        ]
+    @property
+    def _left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _result(self, looks: Sequence[_Look]) -> SearchResult:
+        best = self._best
+        found = [self._candidate(look) for look in looks]
+        found.sort(key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
+        bound = min((one.bound for one in found), default=math.inf)
+        is_out_of_time = any(look.is_open and (best is None or look.bound < best.seconds) for look in looks)
+        return SearchResult(best, bound, is_out_of_time, tuple(found), self._why)
+
+    def _candidate(self, look: _Look) -> Candidate:
+        is_best = self._best is not None and self._best.choice == look.choice
+        why = "" if is_best else look.why or "it takes longer"
+        return Candidate(look.choice.shape, look.choice.stages, look.seconds, look.bound, why)
+
+    def _set_up(self, choices: Sequence[MeshChoice]) -> list[_Look]:
+        """Whole meshes first; of those for as many stages only the one that could be fastest is open."""
+        looks = [look for choice in _without_twins(choices) if (look := self._at_first(choice)) is not None]
+        looks.sort(key=lambda look: (look.choice.stages, look.bound))
+        numbers = set()
+        for look in looks:
+            if look.choice.stages > 1 and look.choice.stages in numbers:
+                look.is_open, look.why = False, "not looked at: another mesh for as many stages may be faster"
+            elif look.is_open:
+                numbers.add(look.choice.stages)
+        return looks
+
+    def _at_first(self, choice: MeshChoice) -> _Look | None:
+        try:
+            problem = self._problem(choice)
+        except NoStrategy as error:
+            self._why = self._why or str(error)
+            return _Look(choice, None, math.inf, why=str(error).removeprefix("softmesh.plan: "), is_open=False)
+        if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
+            return None
+        least = sum(min(one.total_seconds for one in own) for own in problem.strategies)
+        return _Look(choice, problem, least_seconds(self._goal, least, choice.stages))
 
     def _problem(self, choice: MeshChoice) -> PlacementProblem:
         finder = self._finders.get(choice.lines)
@@ -164,26 +183,36 @@ class _Search:
             self._graph, choice.shape, choice.lines, choice.chip, self._freedom, finder, stages=choice.stages
         )
 
-    def _look_at(self, choice: MeshChoice, problem: PlacementProblem, least: float, share: float) -> None:
-        limit = self._limit(choice)
-        until = time.monotonic() + share
-        for _ in range(_TIGHTER if choice.stages > 1 else 1):
+    def _look_at(self, look: _Look, share: float) -> None:
+        if self._best is not None and look.bound >= self._best.seconds:
+            look.is_open, look.why = False, "at its fastest it takes longer"
+            return
+        if self._best is not None and self._left <= 0:
+            look.why = "not looked at: the time was over"
+            return
+        limit, until = self._limit(look.choice), time.monotonic() + share
+        solution, found, bound = self._solved(look, limit, until)
+        look.bound = max(look.bound, bound)
+        look.is_open = solution.status is Status.TIME_LIMIT
+        if found is None:
+            look.why = self._why_not(solution, limit)
+            return
+        look.seconds = found.seconds if look.seconds is None else min(found.seconds, look.seconds)
+        look.why = "it takes longer"
+        if self._best is None or found.seconds < self._best.seconds:
+            self._best = found
+
+    def _solved(self, look: _Look, limit: float, until: float) -> tuple[Solution, Found | None, float]:
+        problem, bound = look.problem, math.inf
+        assert problem is not None
+        for _ in range(_TIGHTER if look.choice.stages > 1 else 1):
             solution = solved(problem, max(until - time.monotonic(), 1.0), self._gap, limit)
-            found = self._found(choice, problem, solution)
+            found = self._found(look.choice, problem, solution)
+            bound = min(bound, least_seconds(self._goal, solution.bound, look.choice.stages))
             if found is not None or solution.assignment is None:
                 break
             problem = replace(problem, kept_share=problem.kept_share * 1.15)  # some stage is fuller than the others
-        bound = max(least, least_seconds(self._goal, solution.bound, choice.stages))
-        if found is not None and (self._best is None or found.seconds < self._best.seconds):
-            if self._best is not None:
-                self._replace_best(found)
-            self._best = found
-            self._candidates.append(Candidate(choice.shape, choice.stages, found.seconds, bound, ""))
-            self._bounds.append(bound)
-            self._is_out_of_time |= solution.status is Status.TIME_LIMIT
-            return
-        self._is_out_of_time |= solution.status is Status.TIME_LIMIT
-        self._note(choice, None if found is None else found.seconds, bound, self._why_not(solution, found, limit))
+        return solution, found, bound
 
     def _limit(self, choice: MeshChoice) -> float:
         """Above which a placement on one stage is of no use."""
@@ -196,31 +225,19 @@ class _Search:
     def _found(self, choice: MeshChoice, problem: PlacementProblem, solution: Solution) -> Found | None:
         if solution.assignment is None or solution.cost is None:
             return None
-        bound = least_seconds(self._goal, solution.bound, choice.stages)
         if choice.stages == 1:
-            return Found(choice, problem, solution, (), solution.cost.seconds, bound)
+            return Found(choice, problem, solution, (), solution.cost.seconds)
         stages = cut(problem, solution.assignment, solution.cost, choice.stages)
         if stages is None:
             return None
-        return Found(choice, problem, solution, stages, pipeline_seconds(self._goal, stages), bound)
+        return Found(choice, problem, solution, stages, pipeline_seconds(self._goal, stages))
 
-    def _why_not(self, solution: Solution, found: Found | None, limit: float) -> str:
-        if found is not None:
-            return "it takes longer"
-        if solution.status is Status.TIME_LIMIT and solution.assignment is None:
-            return "nothing was found in time"
+    def _why_not(self, solution: Solution, limit: float) -> str:
         if solution.assignment is not None:
             return "no cut into stages fits the memory"
+        if solution.status is Status.TIME_LIMIT:
+            return "nothing was found in time"
         return "nothing fits the memory" if limit == math.inf else "nothing that fits is faster"
-
-    def _replace_best(self, found: Found) -> None:
-        """The one that was best has lost to this one."""
-        self._candidates = [replace(one, why=one.why or "it takes longer") for one in self._candidates]
-
-    def _note(self, choice: MeshChoice, seconds: float | None, bound: float, why: str) -> None:
-        self._candidates.append(Candidate(choice.shape, choice.stages, seconds, bound, why))
-        if math.isfinite(bound):
-            self._bounds.append(bound)
 
 
 def check_found(result: SearchResult) -> Found:

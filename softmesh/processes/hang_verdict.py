@@ -179,8 +179,16 @@ def _finished(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | Non
             early = left_early({other: states[other] for other in gone})
             if early is not None:
                 return Verdict(Cause.LEFT, early.odd, tuple(sorted(stuck)), states, call)
-            return Verdict(Cause.MISSING, tuple(gone), tuple(sorted(stuck)), states, call)
+            odd = _fewer(rank, states, set(gone))
+            return Verdict(Cause.MISSING, tuple(sorted(odd)), tuple(sorted(stuck)), states, call)
     return None
+
+
+def _fewer(rank: int, states: Mapping[int, RankState], missing: set[int]) -> set[int]:
+    """Of the ranks that are in a collective and those that it misses: where few are, most went another way."""
+    wait = states[rank].wait
+    present = _together(rank, states) if wait is not None and wait.kind is WaitKind.COLLECTIVE else {rank} | missing
+    return present if len(present) < len(missing) else missing
 
 
 def left_early(states: Mapping[int, RankState]) -> Verdict | None:
@@ -199,8 +207,7 @@ def _deadlocked(states: Mapping[int, RankState], stuck: set[int]) -> Verdict:
     if not collectives:
         return Verdict(Cause.CYCLE, cycle, tuple(sorted(stuck)), states)
     first = max(sorted(collectives), key=lambda rank: len(_together(rank, states)))
-    present, missing = _together(first, states), needs(first, states)
-    odd = present if len(present) < len(missing) else missing
+    odd = _fewer(first, states, needs(first, states))
     return Verdict(Cause.MISSING, tuple(sorted(odd)), tuple(sorted(stuck)), states, waits[first])
 
 

@@ -11,12 +11,13 @@ import click
 
 from softmesh.alias import AliasRefused
 from softmesh.diff.comparing import compared
-from softmesh.diff.comparison import Comparison
+from softmesh.diff.comparison import DATABASES, PAGES, Comparison
 from softmesh.diff.golden_run import golden_run
 from softmesh.diff.recording import Recording
 from softmesh.diff.saved_tensors import matched, read_saved
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.option_types import Number
+from softmesh.program_diff.other_commit import file_of_commit, is_commit
 from softmesh.program_diff.reference_forms import in_float32, on_one_device
 from softmesh.program_diff.script_runs import run_script
 from softmesh.program_start import check_program
@@ -39,11 +40,11 @@ class _Refusal(click.ClickException):
     default="one-device",
     show_default=True,
     metavar="WHAT",
-    help="one-device, float32, golden, another FILE.py, a folder of dumped tensors, or a safetensors file.",
+    help="one-device, float32, golden, another FILE.py, a commit, a folder of dumped tensors, or a safetensors file.",
 )
 @click.option("--tolerance", type=Number(min=0), metavar="E", help="Accept relative errors up to E in every dtype.")
 @click.option("--all", "show_all", is_flag=True, help="List every op, not only the least exact ones.")
-@click.option("-o", "--output", metavar="FILE.html", help="Write a page: ops over chips, coloured by error.")
+@click.option("-o", "--output", metavar="FILE", help="Write a page (.html) or TT-NN Visualizer's database (.sqlite).")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def diff(
@@ -62,6 +63,7 @@ def diff(
     Examples:
       softmesh diff model.py --system T3000 --against one-device
       softmesh diff model.py --against old_model.py -o report.html
+      softmesh diff model.py --against HEAD~1 -o records.sqlite
       softmesh diff model.py --against tensors_of_a_card/
 
     Exit code 1 where something diverges, 2 where the two cannot be compared. What the programs print goes to stderr.
@@ -78,18 +80,20 @@ def diff(
             click.echo(f"{one.number:5}  {one}")
     click.echo(str(found))
     if output is not None:
-        Path(output).write_text(found.page(f"{file} against {against}"), encoding="utf-8")
+        found.save(output, f"{file} against {against}")
         click.echo(f"written: {output}")
     sys.exit(0 if found.agrees else 1)
 
 
 def _check(file: str, as_module: bool, against: str, output: str | None) -> None:
     check_program(file, as_module)
-    if against not in _FORMS and against != "golden" and not os.path.exists(against):
+    if against not in _FORMS and against != "golden" and not os.path.exists(against) and not is_commit(against, file):
         raise MeshError(
-            f"--against: there is no {against}. Take {', '.join(_FORMS)}, golden, a Python file, a folder of dumped "
-            "tensors or a safetensors file."
+            f"--against: there is no {against}. Take {', '.join(_FORMS)}, golden, a Python file, a commit of its "
+            "repository, a folder of dumped tensors or a safetensors file."
         )
+    if output is not None and Path(output).suffix not in PAGES + DATABASES:
+        raise MeshError(f"-o: {output} ends in none of {', '.join(PAGES + DATABASES)}.")
     if output is not None and not Path(output).resolve().parent.is_dir():
         raise MeshError(f"-o: there is no folder {Path(output).resolve().parent}.")
 
@@ -108,6 +112,10 @@ def _compared(file: str, args: tuple[str, ...], as_module: bool, against: str, t
         return compared(mine, golden_run(mine), pairs={one.number: one.number for one in mine.entries}, **options)
     if against.endswith(".py"):
         theirs = _sound(run_script(against, args, False, is_reference=True), against)
+        return compared(run_script(file, args, as_module, twin=theirs), theirs, **options)
+    if not os.path.exists(against):
+        with file_of_commit(against, file) as old:
+            theirs = _sound(run_script(old, args, False, is_reference=True), f"{file} at {against}")
         return compared(run_script(file, args, as_module, twin=theirs), theirs, **options)
     saved = read_saved(against)
     mine = run_script(file, args, as_module)

@@ -65,7 +65,6 @@ def copy_now(storage: Storage) -> Storage:
     """The same values, as a storage that can be worked on without waiting."""
     copy = Storage(data_now(storage), dist_now(storage), storage.device)
     copy.undefined = slot_value(storage, "undefined")
-    copy.note_write()  # it is to be received into
     copy.spec, copy.claim = storage.spec, storage.claim
     return copy
 

@@ -118,6 +118,11 @@ class MeshToTensor:
             if other is not None:
                 yield axis, word.dim, other
 
+    def stacks(self, dist: Distribution, axis: int, shape: Sequence[int]) -> bool:
+        """Whether what the devices along the axis hold lies one by one along a dim of the result."""
+        own = [self._dims[axis]] if len(self._shape) == len(dist.grid) else self._dims
+        return all(-len(shape) <= dim < len(shape) and shape[dim] == 1 for dim in own)
+
     def _checked_dims(self, rank: int) -> list[int]:
         """Counted from 0; nothing looks at them before there are shards to put together."""
         if any(not -rank <= dim < rank for dim in self._dims):

@@ -13,6 +13,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.machine_errors import tells_machine_errors
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import from_storage
@@ -36,6 +37,7 @@ from softmesh.tensor.undefined import warn_if_undefined
 
 
 @tensor_method("__init__")
+@tells_machine_errors("Tensor")
 def construct(self: Tensor, *args: Any, **kwargs: Any) -> None:
     """`Tensor(values, shape, dtype, layout, ...)` from a list, or `Tensor(torch_or_numpy, dtype, ...)`."""
     names = [name for name in ("data", "tensor", "arg") if name in kwargs]
@@ -152,6 +154,7 @@ def is_true(self: Tensor) -> bool:
 
 
 @tensor_method("to")
+@tells_machine_errors("Tensor.to")
 def to(
     self: Tensor,
     target: MeshDevice | Layout | None = None,
@@ -183,11 +186,13 @@ def _in_layout(tensor: Tensor, layout: Layout) -> Tensor:
 
 
 @tensor_method("cpu")
+@tells_machine_errors("Tensor.cpu")
 def cpu(self: Tensor, blocking: bool = True, cq_id: int | None = None) -> Tensor:
     return from_device(self, blocking, queue_id=cq_id)
 
 
 @tensor_method("to_torch")
+@tells_machine_errors("Tensor.to_torch")
 def as_torch(self: Tensor, mesh_composer: MeshToTensor | None = None) -> torch.Tensor:
     return to_torch(self, mesh_composer=mesh_composer)
 

@@ -13,9 +13,9 @@ from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.tensorbin.header_tables import dtype_number, grid_from_fields, grid_to_fields, numbered_dtype
 from softmesh.tensor.tensorbin.reading import read_file, tensor_from_fields
 from softmesh.tensor.tensorbin.schema import BrokenHeader, Fields, encode
-from softmesh.tensor.tensorbin.tables import dtype_number, grid_from_fields, grid_to_fields, numbered_dtype
 from softmesh.tensor.tensorbin.writing import tensor_to_fields, write_file
 from softmesh.tensor.tile import Tile
 from softmesh.tensor.transfer import from_device, to_device

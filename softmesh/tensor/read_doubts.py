@@ -13,18 +13,21 @@ from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.tensor import Tensor
 
 
-def warn_if_partial(tensor: Tensor, doing: str) -> None:
+def warn_if_partial(tensor: Tensor, doing: str, composer: MeshToTensor | None = None) -> None:
+    """Contributions that a composer stacks, and averages, may be added up or averaged here."""
     dist = tensor.view_distribution()
     for axis, word in enumerate(dist.placements):
         if isinstance(word, Partial):
-            warn_or_raise(
+            text = (
                 f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
                 f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
                 f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis})."
-                f"{settings.needed_line()}",
-                PartialWarning,
-                PartialError,
+                f"{settings.needed_line()}"
             )
+            if composer is not None and (word.op == "avg" or composer.stacks(dist, axis, tensor.shape)):
+                doubt(text, PartialWarning)
+            else:
+                warn_or_raise(text, PartialWarning, PartialError)
 
 
 def doubt_part(tensor: Tensor, doing: str) -> None:

@@ -23,7 +23,7 @@ from softmesh.runtime.memory.allocations import Claim, PerCoreClaim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners, without_view_base
 from softmesh.tensor.footprint import Room, footprint, pool_for
-from softmesh.tensor.undefined import Undefined, devices_of
+from softmesh.tensor.undefined import Undefined, devices_of, warn_of_unwritten
 
 if TYPE_CHECKING:
     from softmesh.cores import CoreCoord
@@ -244,6 +244,9 @@ class Storage:
         if self.undefined is None:
             self.undefined = Undefined("trace", captured, devices_of(self.dist), is_unreplayed=True)
 
+    def warn_if_unwritten(self, doing: str) -> None:
+        warn_of_unwritten(self.undefined, doing)
+
     def replayed(self) -> None:
         if self.undefined is not None and self.undefined.is_unreplayed:
             self.undefined = None
@@ -272,10 +275,9 @@ class Storage:
         self.dist = dist.with_placements(own)
         if self.dist.extents != dist.extents:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
+        undefined = self.undefined
         self.writable()[stored_index(self.dist, position)] = values
-        self.note_write()
-        if self.undefined is not None:
-            self.undefined = self.undefined.without(self.dist.coordinates()[position])
+        self.undefined = undefined and undefined.without(self.dist.coordinates()[position])
 
 
 class SharedMemory:

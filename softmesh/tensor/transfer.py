@@ -139,7 +139,7 @@ def composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tensor
     wanted = "a composer such as ttnn.ConcatMeshToTensor(mesh_device, dim=0)"
     checked(where, "mesh_composer", composer, MeshToTensor, wanted)
     dist = tensor.view_distribution()
-    warn_if_partial(tensor, where)
+    warn_if_partial(tensor, where, composer)
     doubt_composer(tensor, composer, where)
     return composer.compose(tensor.view_data(), dist)
 

@@ -28,7 +28,7 @@ _DECIDING = frozenset(
         *("logical_and", "logical_or", "logical_xor", "logical_not"),
     }
 )
-_SHAPE_ONLY = "_like"  # zeros_like and its kin look at no value
+_SHAPE_ONLY = ("_like", ".fill")  # zeros_like and its kin look at no value
 
 
 class Undefined(NamedTuple):
@@ -70,7 +70,7 @@ def undefined_in(tensor: Tensor) -> Undefined | None:
 
 def propagated(op: str, operands: Sequence[Tensor]) -> Undefined | None:
     """The mark of what an op makes of these where every device reads its own piece."""
-    if op.endswith(_SHAPE_ONLY):
+    if f".{op}".endswith(_SHAPE_ONLY):
         return None
     if op in _CHOOSING:
         return _chosen(_decided(operands[0]), propagated("", operands[1:]))
@@ -128,14 +128,7 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     what = "rows of it were" if undefined.in_rows else "it was"
     if undefined.is_unwritten:
-        warn_or_raise(
-            f"{doing}: the tensor {tuple(tensor.shape)} is made of memory that nothing was written to since "
-            f"ttnn.{undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here it is 0. "
-            "Write to it first (ttnn.copy_host_to_device_tensor, or as an op's output tensor), or make it with "
-            "ttnn.zeros.",
-            SoftmeshWarning,
-            MeshError,
-        )
+        warn_of_unwritten(undefined, f"{doing}: the tensor {tuple(tensor.shape)} is made of")
         return
     if undefined.is_unreplayed:
         warn_or_raise(
@@ -154,6 +147,17 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
         SoftmeshWarning,
         MeshError,
     )
+
+
+def warn_of_unwritten(undefined: Undefined | None, doing: str) -> None:
+    if undefined is not None and undefined.is_unwritten:
+        warn_or_raise(
+            f"{doing} memory that nothing was written to since ttnn.{undefined.op} ({undefined.site}). On silicon this "
+            "reads what the memory held before; here it is 0. Write to it first (ttnn.copy_host_to_device_tensor, or "
+            "as an op's output tensor), or make it with ttnn.zeros.",
+            SoftmeshWarning,
+            MeshError,
+        )
 
 
 def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoordinate]:

@@ -21,7 +21,13 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial, Shard
 from softmesh.strictness import doubt
-from softmesh.tensor.gradient_sums import note_summed, summed_over, warn_if_summed
+from softmesh.tensor.gradient_sums import (
+    doubt_used_before,
+    note_summed,
+    summed_over,
+    warn_if_partly_summed,
+    warn_if_summed,
+)
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, axis_label, axis_number, listed
 from softmesh.train.module import Parameters, Phase, is_first_holder, named, tell_phase, tell_ranks
@@ -57,8 +63,12 @@ def sync_gradients(
     combine = _by_fabric if mode == "fabric" else _by_host
     for name, tensor in by_name.items():
         known = dict(summed_over(tensor.storage))
+        doubt_used_before("sync_gradients", name, tensor.storage)
         for axis in numbers[name]:
             warn_if_summed("sync_gradients", f"the gradient of {name}", known, axis, _devices(tensor, axis))
+            if not average:
+                of = f"the gradient of {name}"
+                warn_if_partly_summed("sync_gradients", of, tensor.storage, axis, _devices(tensor, axis))
             data, dist = along_the_mesh(*_values(tensor))
             if isinstance(dist.placements[axis], Partial):
                 combine(tensor, axis, average)

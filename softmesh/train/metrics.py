@@ -14,6 +14,7 @@ from typing import Any
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
 from softmesh.processes.current_context import launched
+from softmesh.progress import NotebookBar, is_notebook
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command
 from softmesh.tensor.dtype import facts
@@ -101,7 +102,7 @@ def _is_up_to(line: str, step: int) -> bool:
     return isinstance(found, int) and found <= step
 
 
-# Display: a progress bar on a terminal, otherwise the lines that tools read.
+# Display: a progress bar on a terminal and in a notebook, otherwise the lines that tools read.
 
 
 class Lines(AbstractContextManager["Lines"]):
@@ -145,13 +146,36 @@ class Bar(Lines):
         self._progress.stop()
 
     def show(self, measured: Measured) -> None:
-        count, unit = (measured.rows, "rows/s") if measured.tokens is None else (measured.tokens, "tokens/s")
-        text = f"loss {measured.loss:.4f}  {count / measured.seconds:,.0f} {unit}"
-        self._progress.update(self._task, completed=measured.step, text=text)
+        self._progress.update(self._task, completed=measured.step, text=_loss_and_rate(measured))
+
+
+class BarBelowCell(Lines):
+    """The same in a notebook."""
+
+    def __init__(self, every: int, steps: int) -> None:
+        super().__init__(every)
+        self._bar = NotebookBar("training", steps)
+
+    def __enter__(self) -> BarBelowCell:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.__exit__()
+
+    def show(self, measured: Measured) -> None:
+        self._bar.show(measured.step, _loss_and_rate(measured))
+
+
+def _loss_and_rate(measured: Measured) -> str:
+    count, unit = (measured.rows, "rows/s") if measured.tokens is None else (measured.tokens, "tokens/s")
+    return f"loss {measured.loss:.4f}  {count / measured.seconds:,.0f} {unit}"
 
 
 def display(wants_bar: bool, every: int, done: int, steps: int, speaks: bool = True) -> Lines:
     """`speaks` is False in all but one of the processes that train together. A launcher's output is never drawn on."""
     if not speaks:
         return Lines(0)
+    if wants_bar and is_notebook():
+        return BarBelowCell(every, steps)
     return Bar(every, done, steps) if wants_bar and sys.stdout.isatty() and not launched() else Lines(every)

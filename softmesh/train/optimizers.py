@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
+from softmesh.callsite import user_call_site
 from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
+from softmesh.tensor.gradient_sums import doubt_used_before, note_used
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
 from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
@@ -57,8 +59,13 @@ class Optimizer:
         name = type(self).__name__
         tell_ranks(f"{name}.step(lr={self.lr})", self.params)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
+        for own, tensor in self.params.items():
+            doubt_used_before(name, own, tensor.storage)
         with torch.no_grad():
             self._step()
+        site = user_call_site()
+        for tensor in self.params.values():
+            note_used(tensor.storage, site)
         tell_phase(Phase.STEP, name, self.params)
 
     def _step(self) -> None:

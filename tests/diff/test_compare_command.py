@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,6 +82,50 @@ def test_a_forgotten_reduction_is_named(model: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert 'class="first"' in text
     assert "http" not in text
+    values = json.loads(text.partition('class="sm-values">')[2].partition("</script>")[0])
+    first = values["ops"][str(values["first"])]
+    assert first["name"] == "add at model.py:24"
+    assert set(first["chips"]) == {str((row, column)) for row in range(2) for column in range(4)}
+    assert sum(first["whole"]["ours"]) == sum(first["whole"]["theirs"]) == 8 * 32 * 64
+    where, ours, theirs = first["whole"]["furthest"][0]
+    assert where.startswith("chip (")
+    assert abs(ours - theirs) > 1
+
+
+@pytest.mark.filterwarnings("ignore::softmesh.PartialWarning")
+def test_a_comparison_goes_into_the_visualizers_database(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "records.sqlite"
+    assert diff(model, "forgets", "-o", file).exit_code == 1
+    with closing(sqlite3.connect(file)) as database:
+        records = database.execute(
+            "SELECT name, matches, desired_pcc, actual_pcc FROM global_tensor_comparison_records "
+            "JOIN output_tensors USING (tensor_id) JOIN operations USING (operation_id) ORDER BY operation_id"
+        ).fetchall()
+        trace = database.execute("SELECT stack_trace FROM stack_traces").fetchall()
+    by_name = {name: (matches, desired, actual) for name, matches, desired, actual in records}
+    assert by_name["gelu"][0] == 1
+    matches, desired, actual = by_name["add"]
+    assert (matches, actual < desired) == (0, True)
+    assert any("line 24" in text for (text,) in trace)
+
+
+def test_another_commit_is_a_reference(model: Path) -> None:
+    def git(*command: str) -> None:
+        own = ("-c", "user.name=n", "-c", "user.email=n@e.org", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", "-C", str(model.parent), *own, *command], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", model.name)
+    git("commit", "-qm", "as it was")
+    assert diff(model, "--against", "HEAD").exit_code == 0
+    model.write_text(MODEL.replace("torch.randn(64, 128) / 8", "torch.randn(64, 128) / 9"), encoding="utf-8")
+    result = diff(model, "--against", "HEAD")
+    assert result.exit_code == 1, result.output
+    assert "from_torch at model.py:12" in result.stdout
+    assert "called   from model.py:15" in result.stdout
+    other = model.with_name("new.py")
+    other.write_text(MODEL, encoding="utf-8")
+    assert "has no file new.py" in diff(other, "--against", "HEAD").output
 
 
 @pytest.mark.filterwarnings("ignore::softmesh.SoftmeshWarning")
@@ -144,6 +192,7 @@ def test_dumped_tensors_are_a_reference(model: Path, tmp_path: Path) -> None:
         (["MODEL", "--against", "FEW"], "1 saved tensors cannot be matched with the 5 ops"),
         (["MODEL", "--against", "OTHER"], "has shape (3, 3)"),
         (["MODEL", "-o", "no/such/folder/page.html"], "there is no folder"),
+        (["MODEL", "-o", "page.txt"], "ends in none of .html"),
     ],
 )
 def test_bad_input_is_one_sentence(model: Path, tmp_path: Path, args: list[str], said: str) -> None:

@@ -120,7 +120,7 @@ def test_ping_looks_at_the_links_of_a_running_job():
     silent = [[end[0] for end in one["link"]] for one in found if not one["up"]]
     assert (done.exit_code, silent) == (1, [[0, 2], [0, 2]])
     refused = CliRunner().invoke(softmesh, ["ping", "--job", str(job.pid)])
-    assert (refused.exit_code, "cannot be looked at" in refused.output) == (1, True)
+    assert (refused.exit_code, "cannot be looked at" in refused.output) == (2, True)
 
 
 def test_ping_names_the_links_that_do_not_answer():

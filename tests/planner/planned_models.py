@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import softmesh as ttnn
+from softmesh.alias import aliased
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.integer_program import Status
@@ -25,7 +26,7 @@ from softmesh.planner.problem_setup import problem_of
 from softmesh.systems.chip import N300
 
 Model = Callable[[ttnn.MeshDevice], Any]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plan" / "llama.py"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "plan"
 USERS = 8
 
 
@@ -114,27 +115,27 @@ def torch_experts() -> torch.Tensor:
 
 
 @cache
-def llama() -> ModuleType:
-    """The example, which imports ttnn."""
-    sys.modules.setdefault("ttnn", ttnn)
-    spec = importlib.util.spec_from_file_location("planned_llama", EXAMPLE)
+def example(name: str) -> ModuleType:
+    """It imports ttnn."""
+    spec = importlib.util.spec_from_file_location(f"planned_{name}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules["planned_llama"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = sys.modules[f"planned_{name}"] = importlib.util.module_from_spec(spec)
+    with aliased():
+        spec.loader.exec_module(module)
     return module
 
 
 @cache
 def _llama_weights() -> tuple[Any, dict[str, Any]]:
-    config = llama().Config(3, 256, 8, 4, 256, 256, 64)
-    return config, llama().weights(config)
+    config = example("llama").Config(3, 256, 8, 4, 256, 256, 64)
+    return config, example("llama").weights(config)
 
 
 def decode(device: ttnn.MeshDevice, mapper: Callable[[str], Any] = lambda name: None) -> ttnn.Tensor:
     """`mapper` is asked for that of a cache, by its name."""
     config, values = _llama_weights()
-    model = llama().Llama(config, device, values, USERS, 64)
+    model = example("llama").Llama(config, device, values, USERS, 64)
     for layer, cache_ in enumerate(model.caches):
         for at, name in enumerate(("k", "v")):
             values_ = drawn(USERS, 4, 64, 32, seed=at)
@@ -146,9 +147,15 @@ def decode(device: ttnn.MeshDevice, mapper: Callable[[str], Any] = lambda name: 
 
 def prefill(device: ttnn.MeshDevice) -> ttnn.Tensor:
     config, values = _llama_weights()
-    model = llama().Llama(config, device, values, 1, 64)
+    model = example("llama").Llama(config, device, values, 1, 64)
     tokens = put(torch.arange(64).reshape(1, 1, 1, 64) * 3, device, ttnn.uint32)
     return model.prefill(tokens)
+
+
+def training_step(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    """The loss; weights and the optimizer's state are changed in place."""
+    loss: ttnn.Tensor = example("gpt_training").step(device, layers=1, width=64, heads=2, sequences=2, tokens=32)
+    return loss
 
 
 @cache

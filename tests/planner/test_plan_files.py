@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,12 @@ from planned_models import (
     torch_attention,
     torch_experts,
     torch_mlp,
+    training_step,
     values_of,
 )
 
 import softmesh as ttnn
+from softmesh.alias import aliased
 from softmesh.cli import commands
 from softmesh.errors import NotModelled
 from softmesh.planner.layout_plan import plan
@@ -41,10 +42,10 @@ MESHES = [(1, 2), (1, 8), (2, 4)]
 
 
 @pytest.fixture(autouse=True)
-def _on_a_t3000(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
+def _on_a_t3000() -> Iterator[None]:
     ttnn.use_system("T3000")
-    yield
+    with aliased():  # files import ttnn
+        yield
     ttnn.use_system(None)
 
 
@@ -83,6 +84,25 @@ def test_any_plan_at_all_makes_what_one_device_makes(model: Model, shape: tuple[
         found = drawn_plan(problem_on(model, mesh), seed)
     assert found.cost.moves
     assert_close(run(found.source(), values_of(model)), on_one_device(model))
+
+
+def test_a_training_step_changes_weights_as_on_one_device() -> None:
+    before = values_of(training_step)
+
+    def after(shape: tuple[int, ...]) -> dict[str, torch.Tensor]:
+        with opened(shape) as mesh:
+            program = loaded(drawn_plan(problem_on(training_step, mesh), 0).source())
+            tensors, places = program["placed"](mesh, before), program["TENSORS"]
+            program["forward"](mesh, tensors)
+            return {name: program["whole"](mesh, one, places[name][3]).float() for name, one in tensors.items()}
+
+    one, two = after((1, 1)), after((1, 2))
+    changed = {
+        name: one[name] - before[name].float() for name in one if not torch.equal(one[name], before[name].float())
+    }
+    assert len(changed) > 20
+    for name, change in changed.items():
+        assert (two[name] - one[name]).norm() < 0.25 * change.norm(), name  # steps of Adam: by the sign of a gradient
 
 
 def test_layers_become_a_function_and_the_names_of_weights_stay() -> None:
@@ -197,7 +217,7 @@ def test_values_that_do_not_fit_the_plan_are_told() -> None:
 
 
 def test_the_commands_run_a_plan_and_diff_confirms_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "ttnn")  # the command gives the name its meaning
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "")  # the commands set it for the process
     file = tmp_path / "planned.py"
     with opened((2, 4)) as mesh:
         file.write_text(drawn_plan(problem_on(attention, mesh), 3).source())

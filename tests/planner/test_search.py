@@ -62,3 +62,29 @@ def test_a_plan_keeps_within_the_memory_it_may_use(mesh: ttnn.MeshDevice) -> Non
 def test_what_fits_nowhere_is_said(mesh: ttnn.MeshDevice) -> None:
     with pytest.raises(RuntimeError, match="nothing fits the memory"):
         plan(mlp, mesh, freedom=Freedom(memory_share=1e-6))
+
+
+def attention(device: ttnn.MeshDevice, length: int = 32768) -> ttnn.Tensor:
+    """One head: nothing but the sequence is there to be split."""
+
+    q, k, v = (
+        ttnn.from_torch(torch.zeros(1, 1, length, 128), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        for _ in range(3)
+    )
+    return ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def test_a_long_context_goes_around_a_ring_where_its_keys_fit_no_device(mesh: ttnn.MeshDevice) -> None:
+    length = 32768
+    whole = length * 128 * 2  # bytes of the keys
+    free = Freedom(plain_only=False, memory_share=2.1 * whole / plan(attention, mesh).problem.memory_bytes)
+    found = plan(attention, mesh, freedom=free)
+    (strategy,) = found.strategies
+    assert strategy.split_names[1] == "ring of keys"
+    assert found.cost.peak < whole * 2.1
+    one_block = plan(attention, mesh, freedom=Freedom(plain_only=False)).strategies[0]
+    assert strategy.seconds >= one_block.seconds / 2  # each device sees all keys, one block after the other
+
+
+def test_plain_ops_have_no_ring(mesh: ttnn.MeshDevice) -> None:
+    assert plan(attention, mesh).strategies[0].split_names[1] == "all"

@@ -99,3 +99,47 @@ def test_the_search_equals_brute_force(
     assert found.cost.fits
     assert found.cost.ranked_seconds == pytest.approx(best[1].ranked_seconds, rel=1e-6)
     assert found.bound == pytest.approx(best[1].ranked_seconds, rel=1e-5)
+
+
+def layers_of(words: list[tuple[str, int, int]], count: int) -> OpGraph:
+    """So many layers with weights of their own."""
+
+    def program(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        def weight() -> ttnn.Tensor:
+            return ttnn.from_torch(torch.zeros(256, 256), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+        shared = weight()
+        x = weight()
+        for _ in range(count):
+            values = [shared, weight(), x]
+            for op, a, b in words:
+                values.append(OPS[op](values[a % len(values)], values[b % len(values)]))
+            x = ttnn.add(x, values[-1])
+        return x
+
+    return captured(program, chip=N300)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    words=st.lists(
+        st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7), st.integers(0, 7)), min_size=3, max_size=5
+    ),
+    shape=st.sampled_from(sorted(MESHES)),
+    share=st.sampled_from([1.0, 0.9, 0.7]),
+)
+def test_what_the_search_minimises_is_what_the_evaluator_says(
+    words: list[tuple[str, int, int]], shape: tuple[int, ...], share: float
+) -> None:
+    """Also where equal layers are decided once, and where memory is scarce."""
+    problem = problem_of(layers_of(words, 6), shape, MESHES[shape], N300, FREEDOMS[0], FINDERS[shape])
+    free = solved(problem, gap=0.0)
+    assert free.cost is not None
+    tight = dataclasses.replace(problem, memory_bytes=int(free.cost.peak * share))
+    found = free if share == 1 else solved(tight, gap=0.0)
+    if found.status is Status.INFEASIBLE:
+        return
+    assert found.cost is not None
+    assert found.cost.fits
+    assert found.cost.ranked_seconds == pytest.approx(found.bound, rel=1e-5)
+    assert found.cost.ranked_seconds >= free.cost.ranked_seconds * (1 - 1e-6)

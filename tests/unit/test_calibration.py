@@ -17,7 +17,7 @@ from softmesh.cost.error_tables import error_tables, judged
 from softmesh.cost.measurements import read_measurements, shipped_tables
 from softmesh.cost.workloads import Exchange, TypicalOp
 from softmesh.input_files.text_files import FileError
-from softmesh.systems.chip import N300
+from softmesh.systems.chip import N300, WH_GALAXY
 
 
 def shipped_rows(*names: str):
@@ -156,7 +156,7 @@ def test_commands_refuse_what_they_cannot_use(tmp_path, capsys):
 
 
 def test_what_a_group_tells_is_lent_to_its_members_and_told_as_unmeasured():
-    gather, scatter = (TypicalOp(kind, N300, "decode") for kind in ("allgather", "broadcast"))
+    gather, scatter = (TypicalOp(kind, WH_GALAXY) for kind in ("allgather", "broadcast"))
     rows = [row for row in shipped_rows("model_per_op") if isinstance(row.workload, TypicalOp)]
     made = calibrated(rows, with_bands=False)
     assert made.estimate(gather).is_measured

@@ -146,6 +146,17 @@ def test_the_regimes_that_were_published():
     assert seconds("reduce_scatter", 8, 1 << 20, True) == pytest.approx(80.9e-6, rel=0.05)
 
 
+def test_small_packets_are_slow_and_usual_ones_change_nothing():
+    """A multicast in a line carried 5.9 GB/s in packets of 2 KiB, 10.2 in packets of 4 KiB; Blackhole's 15 and 29."""
+    calibration = default_calibration()
+    for chip, usual in ((N300, 6144), (P150, 8192)):
+        work = Exchange("all_gather", chip, 4, 1, False, 1 << 30)
+        times = [calibration.formula(work._replace(packet=packet)) for packet in (2048, 4096, usual)]
+        assert times == sorted(times, reverse=True)
+        assert 1.5 < times[0] / times[1] < 2
+        assert times[-1] == pytest.approx(calibration.formula(work))
+
+
 def test_a_prime_number_of_rows_is_made_one_by_one():
     """18 x 3 tiles in a core's L1: nine rows fit at once, ten in two turns, eleven in eleven."""
     space = N150.l1_bytes - N150.l1_base

@@ -185,7 +185,7 @@ def test_a_fabric_that_nobody_configured_is_brought_up_and_told_once(idle_machin
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
         values = torch.randn(32, 64)
         x, w = spread(values, mesh, (Shard(0), Shard(1))), spread(torch.eye(64), mesh, (R, Shard(0)))
-        with pytest.warns(ttnn.FabricWarning, match=r"FABRIC_1D is, from here on") as told:
+        with pytest.warns(ttnn.FabricWarning, match=r"softmesh configures FabricConfig.FABRIC_1D from here on") as told:
             distributed.matmul(x, w, output_topology=[R, R])
         assert "inserts" in str(told[0].message)
         y = distributed.matmul(x, w, output_topology=[R, R])  # a second warning would be an error here

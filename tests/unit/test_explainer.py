@@ -166,6 +166,12 @@ def test_a_rank_alone_in_a_collective_is_odd():
 # messages
 
 
+def test_a_rank_that_makes_one_call_more_than_all_that_finished_is_the_odd_one():
+    result = found(everyone(FINISHED, rank5=collective()))
+    assert (result.cause, result.odd, result.stuck) == (Cause.MISSING, (5,), (5,))
+    assert explained(result).startswith("softmesh: hang: only rank 5 is in all_reduce number 17 of world")
+
+
 @pytest.mark.parametrize("kind", [send, receive])
 def test_two_ranks_that_do_the_same_first_block_each_other(kind):
     result = found({0: kind(1), 1: kind(0), 2: COMPUTING, 3: COMPUTING})

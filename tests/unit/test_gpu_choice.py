@@ -10,9 +10,10 @@ import torch
 import softmesh as ttnn
 from softmesh.errors import GpuFailure, GpuRemark, OutOfGpuMemory
 from softmesh.runtime import torch_device
-from softmesh.runtime.gpu_errors import gpu_error_of
+from softmesh.runtime.machine_errors import gpu_error_of
 from softmesh.runtime.queues import queue_base
 from softmesh.runtime.torch_device import chosen_torch_device
+from softmesh.runtime.traces.trace import Trace
 
 
 @pytest.fixture
@@ -105,3 +106,31 @@ def test_a_card_that_is_lost_says_so_wherever_it_is_noticed(monkeypatch: pytest.
 def test_what_a_graph_cannot_hold_is_no_failure_of_the_card():
     refused = RuntimeError("CUDA error: operation not permitted when stream is capturing")
     assert gpu_error_of("add", refused, None) is None
+
+
+@pytest.mark.parametrize("call", ["from_torch", "to_device", "Tensor.to", "execute_trace"])
+def test_a_full_card_is_told_wherever_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch, call: str):
+    def refuse(*_: object, **__: object) -> torch.Tensor:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 64.00 MiB.")
+
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+        values = torch.ones(32, 32)
+        host = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT)
+        tensor = ttnn.to_device(host, mesh)
+        ttnn.sum(tensor)
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        total = ttnn.sum(tensor)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        calls = {
+            "from_torch": lambda: ttnn.from_torch(values, device=mesh),
+            "to_device": lambda: ttnn.to_device(host, mesh),
+            "Tensor.to": lambda: host.to(mesh),
+            "execute_trace": lambda: ttnn.execute_trace(mesh, trace, cq_id=0),
+        }
+        with monkeypatch.context() as scarce:
+            scarce.setattr(torch.Tensor, "to", refuse)
+            scarce.setattr(Trace, "replay", refuse)
+            with pytest.raises(OutOfGpuMemory, match=rf"^{call}: .*64\.00 MiB more are needed.* DRAM left"):
+                calls[call]()
+        calls[call]()
+        assert total.is_allocated()

@@ -92,7 +92,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[RecordedGraph]:
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "device", current)
-    monkeypatch.setattr(trace_api, "Trace", lambda recording, manager, _: Trace(recording, manager, CARD))
+    monkeypatch.setattr(trace_api, "Trace", lambda found, manager, _, **more: Trace(found, manager, CARD, **more))
     CURRENT.clear()
     return made
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.light_metal.binary import LightMetalBinary
+from softmesh.light_metal.binary_format import LightMetalBinary
 
 R = ttnn.ROW_MAJOR_LAYOUT
 

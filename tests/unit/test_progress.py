@@ -1,12 +1,14 @@
-"""Progress bars: the items come unchanged, and only a terminal sees a bar."""
+"""Progress bars: the items come unchanged, and only a terminal and a notebook see a bar."""
 
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 
 from softmesh import progress
+from softmesh.train import metrics
 
 
 class Terminal(io.StringIO):
@@ -42,3 +44,59 @@ def test_an_error_comes_through(monkeypatch):
     monkeypatch.setattr("sys.stderr", Terminal())
     with pytest.raises(ValueError, match="odd"), progress.working("searching"):
         raise ValueError("odd")
+
+
+@pytest.fixture
+def pages(monkeypatch) -> list[str]:
+    """What stands below the cell of a notebook, one after the other."""
+    display = pytest.importorskip("IPython.display", reason="a notebook's kernel is IPython")
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, page):
+            shown.append(page.data)
+
+    def show(page, display_id):
+        shown.append(page.data)
+        return Handle()
+
+    monkeypatch.setattr(display, "display", show)
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "is_notebook", lambda: True)
+    monkeypatch.setattr(metrics, "is_notebook", lambda: True)
+    return shown
+
+
+def test_a_notebook_sees_a_bar_that_goes_away(pages):
+    assert list(progress.tracked([3, 1, 2], "counting <things>")) == [3, 1, 2]
+    assert "counting &lt;things&gt; <progress value='1' max='3'></progress> 1/3" in pages[0]
+    assert "value='3'" in pages[-2]
+    assert pages[-1] == ""
+
+
+def test_a_notebook_sees_that_a_search_goes_on(pages):
+    with progress.working("searching"):
+        deadline = time.monotonic() + 20
+        while not pages and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert pages == ["searching <progress></progress>", ""]
+
+
+def test_what_is_soon_done_leaves_nothing_in_a_notebook(pages, monkeypatch):
+    monkeypatch.setattr(progress, "_QUIET_SECONDS", 3600.0)
+    list(progress.tracked(range(5), "counting"))
+    with progress.working("searching"):
+        pass
+    assert pages == []
+
+
+def test_a_training_in_a_notebook_shows_loss_and_rate(pages, capsys):
+    with metrics.display(True, every=1, done=0, steps=2) as shown:
+        shown.show(metrics.Measured(step=2, loss=0.25, lr=0.1, seconds=0.5, rows=8, tokens=None))
+    assert any("2/2 loss 0.2500  16 rows/s" in page for page in pages)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_and_a_script_are_no_notebook():
+    assert not progress.is_notebook()

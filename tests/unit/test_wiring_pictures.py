@@ -571,7 +571,7 @@ def test_a_mesh_that_cannot_be_drawn_in_one_piece_says_so():
 
 
 def test_a_fabric_leaves_links_that_go_round_unused():
-    assert "48 links are not used, 48 of them go round" in run("Galaxy", "--fabric", "FABRIC_2D").output
+    assert "48 links are not used, 48 of them wrap around" in run("Galaxy", "--fabric", "FABRIC_2D").output
     output = run("Galaxy", "--fabric", "fabric_2d_torus_xy").output
     assert "not used" not in output
     assert "Galaxy as FABRIC_2D_TORUS_XY uses it" in output

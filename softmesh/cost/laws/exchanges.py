@@ -18,7 +18,7 @@ from softmesh.cost.workloads import Exchange
 _KIB = 1024
 DIRECT_LIMIT = 512 * _KIB  # of reduce_scatter on a ring
 _PACKET = {"wormhole_b0": 6144, "blackhole": 8192}  # of the measured tables
-_PACKET_HEADER = 600  # bytes' worth of link time that a packet costs beside its payload
+_SMALL_PACKET = {"wormhole_b0": 4100, "blackhole": 3400}  # bytes: below, the number of packets binds, not the link
 _FILLED = 256 * _KIB  # through a link, until its buffers are full and packets follow each other without a gap
 _2D_HOP = 1.21  # a hop of a two-dimensional fabric: 874 of 711 ns on Wormhole, 619 of 515 on Blackhole
 _PAIR, _LINE, _RING, _DIRECT = range(4)  # regimes, each with a start and a rate of its own
@@ -45,10 +45,13 @@ def link_bytes(work: Exchange) -> float:
 
 
 def _packet_share(work: Exchange) -> float:
-    """How much longer the bytes take than with the packets of the tables."""
-    usual = _PACKET[work.chip.arch_name]
-    packet = work.packet or usual
-    return (1 + _PACKET_HEADER / packet) / (1 + _PACKET_HEADER / usual)
+    """How much longer the bytes take than with the packets of the tables: a router forwards so many a second."""
+    arch = work.chip.arch_name
+    given, usual = (
+        float(larger(1.0, _SMALL_PACKET[arch] / size, sharpness=6.0))
+        for size in (work.packet or _PACKET[arch], _PACKET[arch])
+    )
+    return given / usual
 
 
 def _terms(work: Exchange) -> tuple[float, ...]:

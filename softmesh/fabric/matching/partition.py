@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from softmesh.fabric.matching.backtracking import Puzzle, Search, Steps, StepsSpent
-from softmesh.fabric.matching.embedding import Embedding, MeshRequest
 from softmesh.fabric.matching.machine_bitsets import Wiring, bits, either, union_over
+from softmesh.fabric.matching.mesh_embedding import Embedding, MeshRequest
 from softmesh.fabric.matching.tiles import Tile, TileCache
 from softmesh.fabric.mesh_graph import Connection, Side
 

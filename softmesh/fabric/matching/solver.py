@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from softmesh.fabric.matching.backtracking import Steps, StepsSpent
-from softmesh.fabric.matching.embedding import Embedding, MeshRequest, first_embedding
 from softmesh.fabric.matching.machine_bitsets import Wiring, either, union
 from softmesh.fabric.matching.match import Hosts, sufficient_links
+from softmesh.fabric.matching.mesh_embedding import Embedding, MeshRequest, first_embedding
 from softmesh.fabric.matching.partition import LinkDemand, first_partition, link_demands, trial_cost
 from softmesh.fabric.matching.position_rules import PinChoice, choices, corner_pins, pin_groups
 from softmesh.fabric.matching.tiles import Listing, Tile, TileCache

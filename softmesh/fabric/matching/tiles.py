@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from softmesh.fabric.matching.backtracking import Search, Steps, StepsSpent
-from softmesh.fabric.matching.embedding import (
+from softmesh.fabric.matching.machine_bitsets import Wiring, bits, union, union_over
+from softmesh.fabric.matching.mesh_embedding import (
     Embedding,
     MeshRequest,
     fitting_domains,
@@ -16,7 +17,6 @@ from softmesh.fabric.matching.embedding import (
     puzzle,
     regions,
 )
-from softmesh.fabric.matching.machine_bitsets import Wiring, bits, union, union_over
 from softmesh.fabric.mesh_graph import LogicalMesh
 
 MOST_TILES = 400  # of one region, or four for each chip: enough to choose from, and every choice costs

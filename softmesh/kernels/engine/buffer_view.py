@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kernels.engine.byte_overlay import ByteOverlay, extents_of, join, over
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, MeshMemory
 from softmesh.runtime.buffers.paged_memory import Sharded
+from softmesh.strictness import warn
 
 
 class MeshSlice:
@@ -48,6 +49,7 @@ class BufferView(ABC):
         self.paged = paged
         self.end = paged.address + paged.layout.bytes_per_bank
         self._is_undefined = is_undefined  # allocated, and nothing more
+        self._is_told = False  # that it is read so
         self.was_read = False
         self.was_written = False
         self._overlays: dict[MeshSlice, ByteOverlay] = {}  # page after page, as far as it was met
@@ -79,13 +81,18 @@ class BufferView(ABC):
                 held.write(place, values if count == size else values[..., done : done + count])
             done += count
 
-    def check_written(self) -> None:
-        """In strict mode, before a read."""
-        if self._is_undefined and not self.was_written:
-            raise MeshError(
-                f"The {self.paged.buffer_type.name} buffer at {self.paged.address} is read, and nobody has ever "
-                "written to it."
-            )
+    def check_written(self, is_strict: bool) -> None:
+        """Before a read; without strict mode it is told once."""
+        if not self._is_undefined or self.was_written or self._is_told:
+            return
+        message = (
+            f"The {self.paged.buffer_type.name} buffer at {self.paged.address} is read, and nobody has ever "
+            "written to it."
+        )
+        if is_strict:
+            raise MeshError(message)
+        self._is_told = True
+        warn(message, SoftmeshWarning)
 
     @abstractmethod
     def _initial_bytes(self, mesh_slice: MeshSlice) -> ByteOverlay:

@@ -48,8 +48,7 @@ class DramBank:
 
     def read(self, address: int, size: int) -> torch.Tensor:
         memory = self.chip.memory(BufferType.DRAM, address)
-        if self.chip.is_strict:
-            memory.check_written()
+        memory.check_written(self.chip.is_strict)
         self.chip.launch_state.order.reads(running(), self.chip, self.bank, address, size)
         return memory.read(self.chip.mesh_slice, self.bank, address, size)
 

@@ -98,7 +98,8 @@ class TensorView(BufferView):
 
     def __init__(self, paged: TensorBytes) -> None:
         self._storage = paged.tensor.storage
-        super().__init__(paged, self._storage.undefined is not None)
+        undefined = self._storage.undefined
+        super().__init__(paged, undefined is not None and undefined.is_unwritten)
         self._size = paged.num_pages * paged.page_size
         self._before: ByteOverlay | None = None  # what all devices had
         self._is_cached = False  # and others know that

@@ -275,7 +275,7 @@ class StrictL1:
                 )
         region = self._core.region(address, size)
         if isinstance(region, L1BufferRegion):
-            region.memory.check_written()
+            region.memory.check_written(is_strict=True)
         if isinstance(region, CircularBufferRegion):
             unwritten = self._mask(region).find(0, address - region.start, address - region.start + size)
             if unwritten >= 0:

@@ -203,7 +203,7 @@ def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
 def _one_more_gib(plan: LayoutPlan, limit: float) -> Change:
     what, room = "one more GiB on each device", plan.problem.memory_bytes
     if not bottlenecks_of(plan).is_tight:
-        return Change(what, plan.seconds, f"changes nothing: {size_text(plan.cost.peak)} of {size_text(room)} are used")
+        return Change(what, plan.seconds, f"changes nothing: {size_text(plan.memory)} of {size_text(room)} are used")
     solution = solved(replace(plan.problem, memory_bytes=room + _GIB), max(_LEAST, limit), _GAP)
     seconds = plan.seconds if solution.cost is None else min(plan.seconds, solution.cost.seconds)
     return _changed(plan, what, seconds)

@@ -42,7 +42,7 @@ def bottlenecks_of(plan: LayoutPlan) -> Bottlenecks:
         key = part._replace(seconds=0.0)
         seconds[key] = seconds.get(key, 0.0) + part.seconds
     found = sorted((key._replace(seconds=total) for key, total in seconds.items() if total), key=lambda p: -p.seconds)
-    return Bottlenecks(tuple(found), plan.cost.peak, plan.problem.memory_bytes)
+    return Bottlenecks(tuple(found), plan.memory, plan.problem.memory_bytes)
 
 
 def _parts(plan: LayoutPlan) -> Iterator[TimePart]:

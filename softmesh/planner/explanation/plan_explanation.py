@@ -42,7 +42,7 @@ class PlanExplanation:
         plan = self.plan
         gap = "the optimum" if plan.gap < 5e-4 else f"at most {plan.gap:.1%} above the optimum"
         sent = sum(part.seconds for part in self.bottlenecks.parts if part.axis is not None)
-        held = f"{size(plan.cost.peak)} of {size(plan.problem.memory_bytes)} on each device"
+        held = f"{size(plan.memory)} of {size(plan.problem.memory_bytes)} on each device"
         return f"{gap}; {time(sent)} to send values; {held}"
 
     @property

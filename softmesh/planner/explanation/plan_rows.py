@@ -13,7 +13,7 @@ from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.op_graph import GraphNode, Role
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.layer_spans import layer_spans
-from softmesh.planner.program.leaf_patterns import counted_name
+from softmesh.planner.program.leaf_patterns import counted_name, leaf_word
 
 if TYPE_CHECKING:
     from softmesh.planner.layout_plan import LayoutPlan
@@ -82,7 +82,17 @@ def op_rows(plan: LayoutPlan) -> list[OpRow]:
             alike += 1
         found += _together(rows, spans[number : alike + 1], number)
         at, number = spans[alike][1], alike + 1
-    return found
+    return [*found, *_returned(plan, sent.get(len(rows), ()))]
+
+
+def _returned(plan: LayoutPlan, sent: Sequence[Sent]) -> Iterator[OpRow]:
+    """What is done to outputs for the caller."""
+    graph = plan.problem.graph
+    if sent:
+        number, mesh = graph.outputs[0], plan.mesh_shape
+        left = Laid("", graph.values[number].shape, plan.left(number))
+        where, held = placed(left.layout, mesh), plan.cost.memory[-1]
+        yield OpRow("", 1, "returned", "", "", where, tuple(sent), 0.0, held, (), left)
 
 
 def _op_row(plan: LayoutPlan, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
@@ -90,7 +100,7 @@ def _op_row(plan: LayoutPlan, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
     strategy = problem.strategies[node.number][plan.assignment.strategies[node.number]]
     inside = [_sent(step, f"within {_short(node.op)}") for step in strategy.inside]
     kept = [
-        Laid(counted_name(root.name).rpartition(".")[2], root.shape, layout)
+        Laid(leaf_word(counted_name(root.name)), root.shape, layout)
         for n, layout in zip(node.operands, strategy.needs, strict=True)
         if (root := graph.values[graph.root(n)]).role in (Role.WEIGHT, Role.CACHE)
     ]
@@ -118,11 +128,10 @@ def _first(split_name: str) -> str:
 
 
 def _sent_before(plan: LayoutPlan) -> dict[int, tuple[Sent, ...]]:
-    """By the node that needs it first; what the caller needs, with the last node."""
+    """By the node that needs it first; what only the caller needs, behind the last node."""
     found: dict[int, tuple[Sent, ...]] = {}
-    last = len(plan.problem.graph.nodes) - 1
     for move in plan.cost.moves:
-        node = min(move.consumers, default=last)
+        node = min(move.consumers, default=len(plan.problem.graph.nodes))
         found[node] = (*found.get(node, ()), *_of_move(plan, move))
     return found
 

@@ -117,7 +117,7 @@ class _Follower:
 
     def _form(self, node: GraphNode, op: Operation, bound: list[Any], strategy: OpStrategy) -> Callable[..., Any]:
         try:
-            return self._forms.call(self._graph, _called_so(node, op, bound), strategy)
+            return self._forms.form(self._graph, _called_so(node, op, bound), strategy).call
         except SoftmeshError as error:
             raise MeshError(
                 f"plan.followed(): {op.name} at {user_call_site()} is called otherwise than planned: {error} Where "

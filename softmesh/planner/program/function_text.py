@@ -9,7 +9,7 @@ from softmesh.distributed.plan_table import size, time
 from softmesh.errors import NotModelled
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.layer_functions import Block, Layers
-from softmesh.planner.program.leaf_patterns import pattern_of
+from softmesh.planner.program.leaf_patterns import leaf_word, pattern_of
 from softmesh.planner.program.plan_calls import PlanCall, PlanCalls
 from softmesh.planner.program.python_text import Names, Unwritable, call_lines, literal, quoted
 from softmesh.planner.program.symbols import Symbol
@@ -39,14 +39,15 @@ class FunctionText:
         arguments = self._arguments(call)
         if call.op.name in _DONE and isinstance(call.args[0], Symbol):
             source = self.told[call.args[0]]
-            wanted = f"{source if source.isidentifier() else _short(call.args[0].hint)}_{_DONE[call.op.name]}"
+            wanted = f"{source if source.isidentifier() else leaf_word(call.args[0].hint)}_{_DONE[call.op.name]}"
         else:
             wanted = self._called_after(call)
         head, comment = f"ttnn.{call.op.name}", self._comment(call)
         if not self._used.isdisjoint(call.results):
             made = [self.names.free(wanted) for _ in call.results]
             self.told.update(zip(call.results, made, strict=True))
-            head = f"{', '.join(made)} = {head}"
+            targets = f"({made[0]},)" if call.is_listed and len(made) == 1 else ", ".join(made)
+            head = f"{targets} = {head}"
         lines = call_lines(head, arguments, "", indent)
         return [*([f"{' ' * indent}# {comment}"] if comment else []), *lines]
 
@@ -55,8 +56,9 @@ class FunctionText:
         tensors = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Symbol)]
         read = [self._leaves[symbol] for symbol in tensors if symbol in self._leaves]
         weights = [value for number in read if (value := self._graph.values[number]).role is Role.WEIGHT]
-        if len(weights) == 1 and len(tensors) > 1 and facts(weights[0].dtype).is_float:
-            return f"{_short(weights[0].name)}_out"
+        words = {leaf_word(value.name) for value in weights if facts(value.dtype).is_float}
+        if len(words) == 1 and len(tensors) > len(weights):
+            return f"{words.pop()}_out"
         return call.op.name.rpartition(".")[2]
 
     def _comment(self, call: PlanCall) -> str:
@@ -102,10 +104,6 @@ def _leaf(symbol: Symbol) -> str:
     return f"t[{quoted(symbol.hint)}]"
 
 
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 def _priced(call: PlanCall) -> str:
     step = call.step
     if step is None or not step.travels:
@@ -140,7 +138,7 @@ class LayerFunction:
         index = "i" if self.is_counted else "names"
         text = FunctionText(self._calls, self._graph, index)
         self._name_leaves(text, block)
-        parameters = [text.names.free(_short(symbol.hint)) for symbol in block.given]
+        parameters = [text.names.free(leaf_word(symbol.hint)) for symbol in block.given]
         text.told.update(zip(block.given, parameters, strict=True))
         text.write(block.calls)
         returned = ", ".join(text.told[block.made[at]] for at in self._returned)
@@ -162,13 +160,13 @@ class LayerFunction:
     def write_loop(self, text: FunctionText) -> None:
         """Into the function that calls it."""
         layers, blocks = self._layers, self._layers.blocks
-        state = {place: text.names.free(_short(blocks[0].given[place].hint)) for place in layers.carried}
+        state = {place: text.names.free(leaf_word(blocks[0].given[place].hint)) for place in layers.carried}
         for place, name in state.items():
             text.lines.append(f"    {name} = {text.told[blocks[0].given[place]]}")
         carried = {at: state[place] for place, at in layers.carried.items()}
-        lists = {at: text.names.free(f"each_{_short(blocks[0].made[at].hint)}") for at in layers.kept}
+        lists = {at: text.names.free(f"each_{leaf_word(blocks[0].made[at].hint)}") for at in layers.kept}
         text.lines += [f"    {name} = []" for name in lists.values()]
-        made = {at: carried.get(at) or text.names.free(_short(blocks[0].made[at].hint)) for at in self._returned}
+        made = {at: carried.get(at) or text.names.free(leaf_word(blocks[0].made[at].hint)) for at in self._returned}
         given = [state.get(place) or text.told[symbol] for place, symbol in enumerate(blocks[0].given)]
         index, over = self._over()
         text.lines.append(f"    for {index} in {over}:")

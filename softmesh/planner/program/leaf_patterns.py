@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"(\d+)")
+_PARTS = ("weight", "bias")  # of what torch modules call a layer
 _WHOLE_NUMBER = re.compile(r"(?<![A-Za-z0-9])\d+(?![A-Za-z0-9])")
 
 
@@ -40,6 +41,16 @@ def pattern_of(names: Sequence[str]) -> Pattern | None:
     if not is_counting or any(str(n) != parts[at] for n, parts in zip(numbers, split, strict=True)):
         return None
     return Pattern("".join(split[0][:at]), "".join(split[0][at + 1 :]), numbers[0])
+
+
+def leaf_word(name: str) -> str:
+    """The part of a name that tells most.
+
+    >>> leaf_word("layers.#.wq"), leaf_word("layers.#.up.weight")
+    ('wq', 'up')
+    """
+    *others, last = name.split(".")
+    return others[-1] if others and last in _PARTS else last
 
 
 def counted_name(name: str) -> str:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.distributed.layouts import Extents, Layout
 from softmesh.distributed.redistribution import Step
-from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Split
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
@@ -38,6 +37,7 @@ class PlanCall:
     results: tuple[Symbol, ...]
     node: int  # of the graph: the one that is computed, or that needs what is moved
     step: Step | None = None  # of a move
+    is_listed: bool = False  # whether the call returns a list, of one result too
 
 
 @dataclass(frozen=True)
@@ -59,23 +59,27 @@ def calls_of(plan: LayoutPlan, hoisted: Callable[[Move], bool] = lambda move: Fa
     return _Writer(plan, hoisted).written()
 
 
+class OpForm(NamedTuple):
+    call: Callable[..., Any]  # of operands that lie as the split needs them
+    is_listed: bool  # whether the op returns a list
+
+
 class OpForms:
     """Unified ops as a plan splits them: functions of operands that lie as the split needs them."""
 
     def __init__(self, mesh: Extents, chip: Any, lines: Any) -> None:
         self._finder = StrategyFinder(mesh, chip, lines)
-        self._known: dict[tuple[int, Any], tuple[SplitOptions, Split]] = {}
+        self._known: dict[tuple[int, Any], OpForm] = {}
 
-    def call(self, graph: OpGraph, node: GraphNode, strategy: OpStrategy) -> Callable[..., Any]:
+    def form(self, graph: OpGraph, node: GraphNode, strategy: OpStrategy) -> OpForm:
         key = _key(graph, node)
         found = self._known.get((id(strategy), key))
         if found is None:
             with without_values():
                 given, options = self._finder.described(graph, node)
                 split = next(split for split in splits_of(given, options) if _is_taken(split, strategy, node))
-            found = self._known[id(strategy), key] = options, split
-        options, split = found
-        return options.call(split)
+            found = self._known[id(strategy), key] = OpForm(options.call(split), given.container is not None)
+        return found
 
 
 def _is_taken(split: Split, strategy: OpStrategy, node: GraphNode) -> bool:
@@ -94,6 +98,7 @@ class _Writer:
         self._masks: dict[tuple[int, Any], Symbol] = {}
         self._symbols: dict[tuple[int, Layout], Symbol] = {}
         self._node: GraphNode | None = None
+        self._is_listed = False
         self._at = BEFORE_ALL
         self._step: Step | None = None
 
@@ -118,7 +123,9 @@ class _Writer:
         strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]
         operands = [self._moved(v, need) for v, need in zip(node.operands, strategy.needs, strict=True)]
         self._node = node
-        made = self._forms.call(self._graph, node, strategy)(*operands)
+        form = self._forms.form(self._graph, node, strategy)
+        self._is_listed = form.is_listed
+        made = form.call(*operands)
         self._node = None
         if node.writes:
             made = [operands[place] for place in node.writes]
@@ -171,11 +178,28 @@ class _Writer:
         if op.name.startswith("distributed."):
             raise not_public(op.name, "" if self._node is None else f"{self._node.op} at {self._node.site}")
         node = self._node
-        count = len(node.results) if node is not None and op.name == node.op and not node.writes else 1
+        is_own = node is not None and op.name == node.op and not node.writes
+        is_listed, count = is_own and self._is_listed, len(node.results) if is_own and node is not None else 1
         short = op.name.rpartition(".")[2]
         made = tuple(Symbol(short) for _ in range(count))
-        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step))
-        return made if count > 1 else made[0]
+        if is_own and op.name == "slice":
+            kwargs = self._portable_slice(kwargs)
+        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed))
+        return made if is_listed or count > 1 else made[0]
+
+    def _portable_slice(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Its ends in terms of the mesh, where they are those of a piece."""
+        node = self._node
+        assert node is not None
+        layout = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]].needs[0]
+        whole = self._graph.values[node.operands[0]].shape
+        piece = self._problem.value(node.operands[0], self._graph.values[node.operands[0]].dtype).local_shape(layout)
+        told = local_extents(whole, layout)
+        ends = kwargs.get("slice_end")
+        if not isinstance(ends, list | tuple) or len(ends) != len(piece):
+            return kwargs
+        named = [said if end == n else end for end, n, said in zip(ends, piece, told, strict=True)]
+        return kwargs | {"slice_end": named}
 
     def _local_shape(self, shape: Extents) -> tuple[Any, ...]:
         """Of the result of the node that is computed now, in terms of the mesh."""

@@ -62,7 +62,7 @@ def _heading(plan: LayoutPlan) -> Iterator[str]:
     yield ""
     moving = plan.cost.move_seconds
     yield f"Predicted: {time(plan.seconds)} for a call, of that {time(moving)} to bring values where they are needed;"
-    yield f"{size(plan.cost.peak)} of {size(plan.problem.memory_bytes)} on each device."
+    yield f"{size(plan.memory)} of {size(plan.problem.memory_bytes)} on each device."
     yield '"""'
     yield ""
     yield from ("import sys", "", "import safetensors.torch", "import torch", "", "import ttnn", "")
@@ -83,9 +83,7 @@ def _tables(plan: LayoutPlan) -> Iterator[str]:
     yield "}"
     outputs = []
     for number in graph.outputs:
-        at = plan.assignment.homes.get(number)
-        layout = plan.problem.homes[number][at].layout if at is not None else _given(plan, number)
-        outputs.append(_dims(plan, graph.values[number].name, layout))
+        outputs.append(_dims(plan, graph.values[number].name, plan.left(number)))
     yield ""
     yield "# What `forward` returns: the dim that is shared along each axis."
     yield f"OUTPUTS = {literal(tuple(outputs))}"
@@ -107,10 +105,6 @@ def _entries(names: list[str], said: str) -> Iterator[str]:
         return
     span = f"range({pattern.first}, {pattern.first + len(names)})" if pattern.first else f"range({len(names)})"
     yield f"    **{{{pattern.f_string()}: {said} for i in {span}}},"
-
-
-def _given(plan: LayoutPlan, number: int) -> Layout:
-    return plan.problem.given(plan.assignment, number).layout
 
 
 def _dims(plan: LayoutPlan, name: str, layout: Layout) -> tuple[int | None, ...]:

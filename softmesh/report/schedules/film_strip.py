@@ -340,7 +340,7 @@ def _chunk_notes(replay: ScheduleReplay) -> Iterator[str]:
 
 def _samples(replay: ScheduleReplay) -> Iterator[tuple[float, bool, str]]:
     if slots_of(replay).is_summed_up:
-        yield 0.5, False, "half of what the device is to get is there"
+        yield 0.5, False, "half of the result has arrived"
         return
     whole = max(replay.complete_counts, default=1)
     if replay.adds and whole > 2:

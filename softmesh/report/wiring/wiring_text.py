@@ -203,12 +203,12 @@ def _said_of_cables(wiring: Wiring) -> Iterator[str]:
 def _said_of_rounds(wiring: Wiring) -> Iterator[str]:
     rounds = [wire for wire in wiring.wires if wiring.path_of(wire) is Path.ROUND]
     if not all(wire.is_unused for wire in rounds):
-        boxed_ = "; numbers at the rim are the chips they lead to" if wiring.size <= _MOST_BOXED else ""
-        yield f"rows or columns have links that go round{boxed_}"
+        boxed_ = "; a number at the edge is the chip at the other end" if wiring.size <= _MOST_BOXED else ""
+        yield f"rows or columns wrap around{boxed_}"
     if any(wire.is_unused for wire in wiring.wires):
         unused = sum(len(wire.lanes) for wire in wiring.wires if wire.is_unused)
         going = sum(len(wire.lanes) for wire in rounds if wire.is_unused)
-        yield f"{unused} links are not used{f', {going} of them go round' if going else ''}"
+        yield f"{unused} links are not used{f', {going} of them wrap around' if going else ''}"
 
 
 def _between_groups(wiring: Wiring) -> Iterator[str]:

@@ -17,7 +17,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinateRange, MeshShape
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
-from softmesh.runtime.gpu_errors import gpu_error_of
+from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.queues.cuda_streams import stream_of
 from softmesh.runtime.queues.events import EventLog
 from softmesh.runtime.traces.recording import Recording
@@ -184,10 +184,8 @@ class QueueBase:
         try:
             stream_of(mesh.torch_device, self._number).synchronize()
         except RuntimeError as error:
-            failed = gpu_error_of(why, error, mesh)
-            if failed is None:
-                raise
-            raise failed from error
+            raise_machine_error(why, error, mesh)
+            raise
 
     def _tell(self, name: str, **more: Any) -> None:
         mesh = self.device()

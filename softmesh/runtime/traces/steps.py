@@ -66,6 +66,8 @@ class Memory(Protocol):
 
     def replayed(self) -> None: ...
 
+    def warn_if_unwritten(self, doing: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class Read:

@@ -107,6 +107,7 @@ class Trace:
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
+        self._unwritten = recording.unwritten
         self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
@@ -129,6 +130,8 @@ class Trace:
             memory.await_replay(self.site)
 
     def replay(self) -> None:
+        if not self._has_run:
+            self._warn_if_unwritten()
         memories = [ref() for ref in self._memories]
         as_captured = True
         for memory, placed in zip(memories, self._placed, strict=True):
@@ -145,6 +148,11 @@ class Trace:
             self._has_run = True
             for memory in self.outputs():
                 memory.replayed()
+
+    def _warn_if_unwritten(self) -> None:
+        for ref in self._unwritten:
+            if (memory := ref()) is not None:
+                memory.warn_if_unwritten(f"execute_trace: what was captured at {self.site} reads")
 
     def _run(self, memories: list[Memory | None], as_captured: bool) -> None:
         if not as_captured:

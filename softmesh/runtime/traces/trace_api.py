@@ -12,6 +12,7 @@ from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime import commands
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
@@ -66,8 +67,12 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     mesh.note_launch(queue)
     _tell_ranks("execute_trace", mesh, number)
     if not mesh.is_remote_only():
-        with on_queue(queue):
-            trace.replay()
+        try:
+            with on_queue(queue):
+                trace.replay()
+        except (MemoryError, RuntimeError) as error:
+            raise_machine_error("execute_trace", error, mesh)
+            raise
     if commands.observers:
         coords = mesh_coordinates(tuple(mesh.shape))
         commands.emit("execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking)

@@ -37,8 +37,8 @@ from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.distribution_note import NO_CHECKSUM, find_checksum, find_note, has_checksum
+from softmesh.tensor.tensorbin.header_tables import spec_from_fields, topology_from_fields
 from softmesh.tensor.tensorbin.schema import BrokenHeader, Fields, decode
-from softmesh.tensor.tensorbin.tables import spec_from_fields, topology_from_fields
 
 _SIZE_OF_SIZE = 8
 _Made = TypeVar("_Made")

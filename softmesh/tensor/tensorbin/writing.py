@@ -23,8 +23,8 @@ from softmesh.tensor.page_bytes import to_pages
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.distribution_note import checksum_note, find_checksum, note_of
+from softmesh.tensor.tensorbin.header_tables import spec_to_fields, topology_to_fields
 from softmesh.tensor.tensorbin.schema import Fields, encode
-from softmesh.tensor.tensorbin.tables import spec_to_fields, topology_to_fields
 
 _ALIGNMENT = 64  # of the data section in the file, and of each payload in it
 _SIZE_OF_SIZE = 8

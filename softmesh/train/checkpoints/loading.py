@@ -103,7 +103,7 @@ class ShardFiles:
         if not self._has_remarked:
             self._has_remarked = True
             warnings.warn(
-                f"{self.folder} has no checksums, for an older softmesh saved it: damage in it would go unnoticed. "
+                f"{self.folder} has no checksums, because an older softmesh saved it: damage in it would go unnoticed. "
                 "Save it again to have them.",
                 SoftmeshWarning,
                 stacklevel=2,

@@ -128,7 +128,7 @@ def a_checkpoint_is_loaded(folder):
 
 @mistake(
     Told.REMARK,
-    "has no checksums, for an older softmesh saved it",
+    "has no checksums, because an older softmesh saved it",
     symptom="Damage to such a checkpoint cannot be noticed.",
     mend="Save it again.",
 )

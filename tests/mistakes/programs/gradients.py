@@ -140,3 +140,53 @@ def a_gathered_weight_with_a_part_of_the_batch_each(mesh):
     w = split(mesh, 1, (32, 128)).requires_grad_()
     whole = ttnn.all_gather(w, 1, cluster_axis=1)
     ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), whole)).backward()
+
+
+def accumulated(mesh, average):
+    w = after_backward(mesh)
+    train.sync_gradients([w], axes=[1], average=average)
+    ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+    train.sync_gradients([w], axes=[1], average=average)
+
+
+@mistake(
+    Told.WARNING,
+    "holds what was added up over the 4 devices along mesh axis 1 before",
+    "a sum makes the first part 4 times too large",
+    symptom="The first of the accumulated batches counts as often as there are devices.",
+    mend="Synchronise once a step, behind the last backward pass.",
+)
+def gradients_are_summed_between_two_backward_passes(mesh):
+    accumulated(mesh, average=False)
+
+
+@right
+def averages_of_gradients_are_added_to(mesh):
+    accumulated(mesh, average=True)
+
+
+def two_steps(mesh, after):
+    w = after_backward(mesh)
+    optimizer = train.SGD([w], lr=0.1)
+    for _ in range(2):
+        train.sync_gradients([w], axes=[1])
+        optimizer.step()
+        after(optimizer)
+        ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+    train.sync_gradients([w], axes=[1])
+
+
+@mistake(
+    Told.STRICT,
+    "holds what the step at",
+    "Call zero_grad() behind each step",
+    symptom="Each step goes on in the direction of all steps before it: training swings and diverges.",
+    mend="optimizer.zero_grad() behind optimizer.step().",
+)
+def gradients_of_the_step_before_stay(mesh):
+    two_steps(mesh, lambda optimizer: None)
+
+
+@right
+def gradients_are_taken_away_behind_each_step(mesh):
+    two_steps(mesh, lambda optimizer: optimizer.zero_grad())

@@ -97,6 +97,35 @@ def two_cores_write_a_page_each(mesh):
     copied_by_two(mesh, lambda me: me)
 
 
+def copied(mesh, source):
+    target = tiles(mesh, 0.0)
+    places = source.buffer_address(), target.buffer_address()
+
+    def copy():
+        cb_reserve_back(0, 1)
+        bring(places[0], 0)
+        store(places[1], 0, get_write_ptr(0))
+
+    program = program_on(FIRST)
+    metal.CreateKernel(program, copy, FIRST, metal.WriterDataMovementConfig())
+    launched(mesh, program)
+
+
+@mistake(
+    Told.WARNING,
+    "is read, and nobody has ever written to it",
+    symptom="The kernel works on what the memory held before.",
+    mend="Write the tensor before the launch, or make it with ttnn.zeros.",
+)
+def a_kernel_reads_empty_memory(mesh):
+    copied(mesh, ttnn.empty((64, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh))
+
+
+@right
+def a_kernel_reads_what_was_written(mesh):
+    copied(mesh, tiles(mesh))
+
+
 def written_then_read(mesh, *, signals):
     """One core writes a page that another one reads."""
     source, target = tiles(mesh), tiles(mesh, 0.0)

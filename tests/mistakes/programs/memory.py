@@ -50,6 +50,57 @@ def memory_like_another_is_read(mesh):
 
 @mistake(
     Told.WARNING,
+    "nothing was written to since ttnn.empty",
+    symptom=OLD,
+    mend="An op in place reads what it overwrites: ttnn.zeros, or write to it first.",
+)
+def empty_memory_is_changed_in_place(mesh):
+    x = ttnn.empty((32, 32), ttnn.bfloat16, TILES, mesh)
+    ttnn.add_(x, 1.0)
+    read(x)
+
+
+@right
+def memory_that_is_filled_or_taken_for_a_shape(mesh):
+    x = ttnn.empty((32, 32), ttnn.bfloat16, TILES, mesh)
+    read(ttnn.fill(x, 2.0))
+    read(ttnn.ones_like(x))
+    ttnn.add_(ttnn.fill(x, 2.0), 1.0)
+
+
+def replayed(mesh, x):
+    ttnn.relu(x)
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    y = ttnn.relu(x)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    return trace, y
+
+
+@mistake(
+    Told.WARNING,
+    "execute_trace: what was captured at",
+    "nothing was written to since ttnn.empty",
+    symptom=OLD,
+    mend="Write the inputs of a trace before it runs.",
+)
+def a_trace_runs_on_empty_memory(mesh):
+    x = ttnn.empty((32, 32), ttnn.bfloat16, TILES, mesh)
+    trace, _ = replayed(mesh, x)
+    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+
+
+@right
+def the_empty_input_of_a_trace_is_written_before_it_runs(mesh):
+    x = ttnn.empty((32, 32), ttnn.bfloat16, TILES, mesh)
+    trace, y = replayed(mesh, x)
+    ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.ones(32, 32), ttnn.bfloat16, layout=TILES), x)
+    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    read(y)
+    ttnn.release_trace(mesh, trace)
+
+
+@mistake(
+    Told.WARNING,
     "nothing was written to since ttnn.allocate_tensor_on_device",
     symptom=OLD,
     mend="ttnn.copy_host_to_device_tensor before it is read.",

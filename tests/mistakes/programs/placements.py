@@ -1,5 +1,7 @@
 """Placements: shards, copies and contributions to a sum."""
 
+import os
+
 import torch
 from catalogue import Told, mistake, right
 
@@ -369,3 +371,78 @@ def a_mean_over_devices(mesh):
 def a_residual_is_added_after_the_sum(mesh):
     x = copies(mesh)
     read(ttnn.add(x, ttnn.all_reduce(contributions(mesh), cluster_axis=1)))
+
+
+# -- averages, and what is handed on ---------------------------------------------------------------
+
+
+def averages(mesh):
+    """Of the rows that each device has."""
+    return ttnn.mean(split(mesh, None, 0), dim=0, keepdim=True)
+
+
+@mistake(
+    Told.STRICT,
+    "all_reduce: along mesh axis 1 4 devices hold averages of their own",
+    "divide it by 4",
+    symptom="The loss, or the mean, is too large by the number of devices.",
+    mend="Divide the sum of the averages by their number.",
+)
+def averages_are_summed(mesh):
+    ttnn.all_reduce(averages(mesh), cluster_axis=1)
+
+
+@right
+def averages_are_put_together_on_the_host(mesh):
+    """Averages are put together, and nobody asked for strict mode"""
+    asked, os.environ["SOFTMESH_STRICT"] = os.environ.get("SOFTMESH_STRICT", "0"), "0"
+    composer = ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(1, 0))
+    ttnn.to_torch(averages(mesh), mesh_composer=composer).mean()
+    ttnn.multiply(ttnn.all_reduce(averages(mesh), cluster_axis=1), 1 / 4)
+    os.environ["SOFTMESH_STRICT"] = asked
+
+
+@mistake(
+    Told.STRICT,
+    "adds up over axis 0 too, along which 2 devices hold the same",
+    "Use cluster_axis=1",
+    symptom="The result is too large by the number of rows of the mesh.",
+    mend="Name the axis along which the inner dim was split.",
+)
+def contributions_are_summed_over_all_axes(mesh):
+    ttnn.all_reduce(contributions(mesh))
+
+
+@mistake(
+    Told.STRICT,
+    "what it hands on is one of them, not the whole",
+    symptom="All devices agree on a fraction of the sum.",
+    mend="all_reduce gives the whole to all of them.",
+)
+def one_contribution_is_broadcast(mesh):
+    ttnn.broadcast(contributions(mesh), ttnn.MeshCoordinate(0, 1), cluster_axis=1)
+
+
+@right
+def a_sum_is_broadcast(mesh):
+    whole = ttnn.all_reduce(contributions(mesh), cluster_axis=1)
+    read(ttnn.broadcast(whole, ttnn.MeshCoordinate(0, 1), cluster_axis=1))
+
+
+for work, says in (
+    (lambda x: ttnn.std(x, dim=1), "std: dim 1 is split over mesh axis 1"),
+    (lambda x: ttnn.var(x, dim=1), "var: dim 1 is split over mesh axis 1"),
+    (lambda x: ttnn.roll(x, 1, 1), "roll: dim 1 is split over mesh axis 1"),
+):
+
+    @mistake(Told.STRICT, says, symptom=SILENT, mend="Gather the dim first, or keep it whole and split another.")
+    def program(mesh, work=work):
+        work(split(mesh))
+
+    program.__doc__ = f"{says.partition(':')[0]} of parts"
+
+    @right
+    def program(mesh, work=work):
+        work(split(mesh, None, 0))
+
+    program.__doc__ = f"{says.partition(':')[0]} along a whole dim"

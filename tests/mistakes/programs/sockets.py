@@ -196,6 +196,29 @@ def a_tensor_of_the_other_mesh_is_sent():
     send(put(there), end)
 
 
+@mistake(
+    Told.WARNING,
+    "nothing was written to since ttnn.empty",
+    symptom="The device that no connection ends at has what its memory held before.",
+    mend="A connection for each device, or read the shards that something was sent to.",
+)
+def a_device_without_a_connection_is_read():
+    here, there, source, target = joined()
+    send(put(here), source)
+    got = ttnn.empty((32, 32), ttnn.float32, ttnn.TILE_LAYOUT, there)
+    receive(got, target)
+    ttnn.to_torch(ttnn.get_device_tensors(got)[1])
+
+
+@right
+def the_device_that_something_was_sent_to_is_read():
+    here, there, source, target = joined()
+    send(put(here), source)
+    got = ttnn.empty((32, 32), ttnn.float32, ttnn.TILE_LAYOUT, there)
+    receive(got, target)
+    ttnn.to_torch(ttnn.get_device_tensors(got)[0])
+
+
 def delivered(messages=1, **spec):
     here, there, source, target = joined()
     for _ in range(messages):

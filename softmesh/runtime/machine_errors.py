@@ -1,18 +1,21 @@
-"""Errors of the GPU that holds the chips' values: its memory has run out, or it works no more.
+"""Errors of the machine that simulates the chips, in words: host or GPU memory has run out, or the GPU works no more.
 
-Its memory is told apart from that of the modelled chips, which runs out by itself (`out_of_memory`): a card of 140 GiB
-holds eight chips of 12 GiB, and not thirty-two.
+A GPU's memory is told apart from that of the modelled chips, which runs out by itself (`out_of_memory`): a card of
+140 GiB holds eight chips of 12 GiB, and not thirty-two.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 
-from softmesh.errors import GpuFailure, MeshError, OutOfGpuMemory
+from softmesh.errors import GpuFailure, MeshError, OutOfGpuMemory, SoftmeshError
 from softmesh.hardware.enums import BufferType
+from softmesh.runtime.memory.host_memory import shortage_of
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -22,6 +25,46 @@ _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ [KMGT]?i?B)")
 
 _FAILED = re.compile(r"CUDA error: (.*)")
 _OF_A_CAPTURE = "captur"  # what a graph cannot hold: the card is well
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def raise_machine_error(where: str, error: BaseException, mesh: MeshDevice | None) -> None:
+    """Raise the error in words, if it is one of the machine; return if it is any other."""
+    if isinstance(error, SoftmeshError):
+        return
+    found = shortage_of(where, error) or gpu_error_of(where, error, mesh)
+    if found is not None:
+        raise found from error
+
+
+def tells_machine_errors(where: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """For functions that users call and that do not pass through the one door, such as methods of tensors."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            try:
+                return function(*args, **kwargs)
+            except (MemoryError, RuntimeError) as error:
+                raise_machine_error(where, error, mesh_of(args, kwargs))
+                raise
+
+        return run
+
+    return decorate
+
+
+def mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The mesh that a call is about, where it names one or a tensor on one."""
+    for value in (*args, *kwargs.values()):
+        storage = getattr(value, "storage", None)
+        mesh = value if hasattr(value, "torch_device") else getattr(storage, "device", None)
+        if mesh is not None:
+            return mesh
+    return None
 
 
 def gpu_error_of(where: str, error: BaseException, mesh: MeshDevice | None) -> MeshError | None:

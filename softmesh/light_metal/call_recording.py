@@ -14,7 +14,7 @@ import torch
 from softmesh.dispatch.entry_point import FUNCTIONS, EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError, SoftmeshWarning
-from softmesh.light_metal.binary import LightMetalBinary, packed, unpacked
+from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 from softmesh.light_metal.call_values import decoded, encoded
 from softmesh.mesh import MeshShape
 from softmesh.runtime.commands import Command, observe

@@ -1,0 +1,118 @@
+"""`softmesh plan`: what it prints, what it writes, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from softmesh.cli import commands
+
+PROGRAM = """
+import torch
+import ttnn
+
+def mlp(device, width=1024, rows=32):
+    def weight(*shape):
+        return ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    x, up, down = weight(1, 1, rows, width), weight(width, 4 * width), weight(4 * width, width)
+    return ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def run(*args: str) -> Result:
+    # ttnn may have been given softmesh's place by another test of this process
+    return CliRunner().invoke(commands, ["plan", *args], env={"SOFTMESH_ALIAS": "force"})
+
+
+def document(*args: str) -> dict[str, object]:
+    result = run(*args, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, object] = json.loads(result.output)
+    return found
+
+
+def test_it_tells_what_to_open_what_it_takes_and_how_good_that_is(program: str) -> None:
+    result = run(program, "--system", "T3000", "width=2048")
+    assert result.exit_code == 0, result.output
+    lines = {line.split()[0]: line for line in result.output.splitlines() if line}
+    assert "of T3000, FABRIC_1D" in lines["open"]
+    assert "tensor" in lines["parallel"]
+    assert "above the best for this mesh" in lines["decode"]
+    assert "GB on each device" in lines["memory"]
+
+
+def test_constraints_are_said_by_options(program: str) -> None:
+    found = document(
+        f"{program}:mlp", "--system", "T3000", "--mesh", "2x4", "--pin", "up=R,S0", "--dtype", "down=bfloat8_b"
+    )
+    tensors = found["tensors"]
+    assert isinstance(tensors, dict)
+    assert found["mesh"] == [2, 4]
+    assert tensors["up"] == {"placements": ["Replicate", "Shard(0)"], "dtype": "BFLOAT16"}
+    assert tensors["down"]["dtype"] == "BFLOAT8_B"
+
+
+def test_an_axis_is_kept_for_users(program: str) -> None:
+    found = document(program, "--system", "T3000", "--users-axis", "0", "--mesh", "2x4", "rows=512")
+    tensors = found["tensors"]
+    assert isinstance(tensors, dict)
+    assert tensors["up"]["placements"][0] == "Replicate"
+
+
+def test_a_conflict_is_an_answer_with_a_code_of_its_own(program: str) -> None:
+    result = run(program, "--system", "N300", "--pin", "up=R,R", "--split", "up", "--tile-aligned")
+    assert result.exit_code == 1
+    assert "cannot be kept together: up lies as Replicate, Replicate; up is not replicated." in result.output
+
+
+def test_the_plan_is_written_as_a_file(program: str, tmp_path: Path) -> None:
+    to = tmp_path / "planned.py"
+    result = run(program, "--system", "N300", "-o", str(to))
+    assert result.exit_code == 0, result.output
+    assert "ttnn.matmul(" in to.read_text()
+    compile(to.read_text(), str(to), "exec")
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--system", "T3000", "width"], "mlp takes width=..., rows=...; got 'width'"),
+        (["--system", "T3000", "widht=4"], "Did you mean 'width'?"),
+        (["--system", "T3000", "--pin", "up=R,X"], "a placement is R, or S and a dim"),
+        (["--system", "T3000", "--pin", "up"], "--pin is written as"),
+        (["--system", "T3000", "--pieces", "up=1"], "--pieces is written as"),
+        (["--system", "T3000", "--mesh", "2by4"], "--mesh is a shape such as 2x4"),
+        (["--system", "T3000", "--dtype", "up=bfloat8"], "there is no dtype 'bfloat8'"),
+        (["--system", "T3000", "--fabric", "1D"], "There is no fabric config '1D'"),
+        (["--system", "T3000", "--split", "wq"], "no weight, input or cache is called 'wq'"),
+        (["--system", "T3000", "--memory-share", "2"], "between 0 and 1"),
+        (["--system", "T3001"], "No system is called 'T3001'"),
+        (["--system", "T3000", "--down", "link:0-9"], "9"),
+        ([], "Missing option '--system'"),
+    ],
+)
+def test_mistakes_are_told(program: str, args: list[str], told: str) -> None:
+    result = run(program, *args)
+    assert result.exit_code in (1, 2)
+    assert told in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_function_that_is_not_there_is_told(program: str, tmp_path: Path) -> None:
+    assert "has no function 'mpl'. Did you mean 'mlp'?" in run(f"{program}:mpl", "--system", "N300").output
+    assert "There is no file nothing.py" in run("nothing.py", "--system", "N300").output
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    assert "Which function of" in run(str(tmp_path / "empty.py"), "--system", "N300").output
+    (tmp_path / "broken.py").write_text("def (\n")
+    assert "broken.py:1" in run(str(tmp_path / "broken.py"), "--system", "N300").output

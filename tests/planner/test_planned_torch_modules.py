@@ -1,0 +1,147 @@
+"""Torch modules are planned as they are: what their files make is what torch makes, names of parameters stay."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from planned_models import drawn_plan, opened
+from torch import nn
+
+import softmesh as ttnn
+from softmesh.alias import aliased
+from softmesh.cost.mesh_lines import lines_of
+from softmesh.errors import NotModelled
+from softmesh.planner.capture import captured
+from softmesh.planner.layout_plan import LayoutPlan, plan
+from softmesh.planner.problem_setup import problem_of
+from softmesh.planner.torch_modules import function_of
+from softmesh.systems.chip import N300
+
+WIDTH, HEADS = 128, 4
+
+
+class Gpt(nn.Module):
+    """Layer norms, fused queries, keys and values, GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.other_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        parts = self.qkv(self.norm(x)).chunk(3, -1)
+        q, k, v = (part.view(batch, length, HEADS, width // HEADS).transpose(1, 2) for part in parts)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.dropout(self.out(seen.transpose(1, 2).reshape(batch, length, width)))
+        return x + self.down(nn.functional.gelu(self.up(self.other_norm(x))))
+
+
+class Llama(nn.Module):
+    """RMS norms, rotary positions by halves, a softmax of its own, SiLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.other_norm = nn.RMSNorm(WIDTH, 1e-5), nn.RMSNorm(WIDTH, 1e-5)
+        for name in ("wq", "wk", "wv", "wo"):
+            setattr(self, name, nn.Linear(WIDTH, WIDTH, bias=False))
+        self.gate, self.up = nn.Linear(WIDTH, 256, bias=False), nn.Linear(WIDTH, 256, bias=False)
+        self.down = nn.Linear(256, WIDTH, bias=False)
+        angles = torch.outer(torch.arange(32), 10.0 ** -torch.linspace(0, 4, 16)).repeat(1, 2)
+        self.register_buffer("cos", angles.cos()[None, None], persistent=False)
+        self.register_buffer("sin", angles.sin()[None, None], persistent=False)
+
+    def rotated(self, x: torch.Tensor) -> torch.Tensor:
+        half = x.shape[-1] // 2
+        turned = torch.cat([-x[..., half:], x[..., :half]], -1)
+        return x * self.cos + turned * self.sin
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def heads(y: torch.Tensor) -> torch.Tensor:
+            return y.unflatten(-1, (HEADS, -1)).permute(0, 2, 1, 3)
+
+        h = self.norm(x)
+        q, k = self.rotated(heads(self.wq(h))), self.rotated(heads(self.wk(h)))
+        scores = torch.softmax(q @ k.transpose(-2, -1) / (WIDTH // HEADS) ** 0.5, dim=-1)
+        x = x + self.wo((scores @ heads(self.wv(h))).permute(0, 2, 1, 3).flatten(2))
+        h = self.other_norm(x)
+        return x + self.down(nn.functional.silu(self.gate(h)) * self.up(h))
+
+
+class Model(nn.Module):
+    def __init__(self, block: type[nn.Module]) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(256, WIDTH)
+        self.layers = nn.ModuleList([block(), block()])
+        self.head = nn.Linear(WIDTH, 256, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(tokens)
+        for layer in self.layers:
+            x = layer(x)
+        logits: torch.Tensor = self.head(x)
+        return logits
+
+
+@pytest.fixture(params=[Gpt, Llama])
+def model(request: pytest.FixtureRequest) -> Model:
+    torch.manual_seed(0)
+    return Model(request.param).eval()
+
+
+TOKENS = torch.arange(64).reshape(2, 32) * 3
+
+
+def made_by(found: LayoutPlan, model: nn.Module) -> torch.Tensor:
+    with aliased():
+        names = {"__name__": "planned"}
+        exec(compile(found.source(), "planned.py", "exec"), names)
+        (output,) = names["run"](found.values(model, [TOKENS]))  # type: ignore[operator]
+    result: torch.Tensor = output
+    return result
+
+
+def test_the_file_of_a_torch_module_makes_what_torch_makes(model: Model) -> None:
+    found = plan(model, "N300", [TOKENS])
+    with torch.no_grad():
+        expected = model(TOKENS)
+    assert ttnn.pearson_correlation_coefficient(expected, made_by(found, model).float()) > 0.999
+    names = {leaf.name for leaf in found.problem.graph.leaves}
+    assert {"tokens.weight", "layers.1.down.weight", "head.weight"} <= names
+    assert found.problem.graph.named("layers.0.up.weight").shape[0] == WIDTH  # (in, out), as ttnn.linear takes it
+    assert "for i in range(2):" in found.source()
+
+
+def test_so_does_any_plan_at_all(model: Model) -> None:
+    graph = captured(function_of(model, [TOKENS]), [TOKENS], chip=N300)
+    with opened((2, 4), "T3000") as mesh:
+        found = drawn_plan(problem_of(graph, (2, 4), lines_of(mesh), N300), 1)
+    with torch.no_grad():
+        expected = model(TOKENS)
+    ttnn.use_system("T3000")
+    made = made_by(found, model)
+    ttnn.use_system(None)
+    assert found.cost.moves
+    assert ttnn.pearson_correlation_coefficient(expected, made.float()) > 0.999
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).real
+
+
+def test_what_is_not_covered_is_named_with_its_line() -> None:
+    with pytest.raises(NotModelled, match=r"calls aten\.fft_fft .*fft\.fft\(x\)\.real.* Covered are .*layer_norm"):
+        plan(nn.Sequential(nn.Linear(32, 32), Spectrum()), "N150", [torch.randn(4, 32)])
+    with pytest.raises(NotModelled, match=r"dropout while training: call module\.eval\(\) first"):
+        plan(nn.Dropout(0.5).train(), "N150", [torch.randn(4, 32)])
+
+
+def test_other_inputs_and_other_programs_are_refused() -> None:
+    with pytest.raises(TypeError, match="inputs of a torch module are torch tensors, got list"):
+        plan(nn.Linear(32, 32), "N150", [[1, 2]])
+    found = plan(nn.Linear(32, 32), "N150", [torch.zeros(32, 32)])
+    with pytest.raises(TypeError, match="the plan has weight, this program has not"):
+        found.values(nn.Sequential(nn.Linear(32, 32)), [torch.zeros(32, 32)])
