@@ -162,7 +162,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "operations.pool": ("ops.golden.golden_pool",),
     "operations.reduction": (),
     "operations.transformer": ("transformer",),
-    "_ttnn": (),
+    "_ttnn": ("runtime.queues.operation_ids",),
     "_ttnn.bfp_utils": (),
     "_ttnn.core": ("tensor.native_names", "light_metal.binary_format"),
     "_ttnn.device": _DEVICE,
