@@ -280,19 +280,31 @@ def messages(names: set[str]) -> dict[str, set[str]]:
     """The texts of `raise Name(...)`, and of calls that are given a warning's or an error's class beside a text."""
     found: dict[str, set[str]] = defaultdict(set)
     for file in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call):
-                continue
-            given = [arg.id for arg in node.args if isinstance(arg, ast.Name) and arg.id in names]
-            called = node.func.id if isinstance(node.func, ast.Name) else ""
-            owners = {called} & names or set(given)
-            if called == "refused":
-                owners = {"ArgumentError"}
-            for owner in owners:
-                text = next(filter(None, map(_template, node.args)), "")
-                if len(text) > 20:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for scope in (tree, *functions):
+            texts = _named_texts(scope)
+            for call in (node for node in ast.walk(scope) if isinstance(node, ast.Call)):
+                given = [texts.get(arg.id, arg) if isinstance(arg, ast.Name) else arg for arg in call.args]
+                text = next(filter(None, map(_template, given)), "")
+                for owner in _owners(call, names) if len(text) > 20 else ():
                     found[owner].add(text)
     return found
+
+
+def _owners(call: ast.Call, names: set[str]) -> set[str]:
+    """The classes that the text of a call belongs to."""
+    called = call.func.id if isinstance(call.func, ast.Name) else ""
+    if called == "refused":
+        return {"ArgumentError"}
+    return {called} & names or {arg.id for arg in call.args if isinstance(arg, ast.Name) and arg.id in names}
+
+
+def _named_texts(scope: ast.Module | ast.FunctionDef) -> dict[str, ast.expr]:
+    """Texts that have a name before they are raised: `text = f"..."`."""
+    nodes = ast.walk(scope) if isinstance(scope, ast.FunctionDef) else scope.body
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    return {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
 
 
 def _template(node: ast.expr) -> str:

@@ -31,11 +31,14 @@ def without_values() -> Iterator[None]:
     """Nothing large is computed in the block."""
     global is_on
     before, is_on = is_on, True
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # what is small gains nothing from more, and waits for them where cores are busy
     try:
         with _ShapesOnly():
             yield
     finally:
         is_on = before
+        torch.set_num_threads(threads)
 
 
 def is_value_free(data: torch.Tensor) -> bool:

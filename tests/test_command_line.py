@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,8 +48,16 @@ def test_tt_run_takes_h_before_a_program_and_leaves_that_of_the_program():
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_every_command_shows_an_example(name):
-    assert f"softmesh {name}" in invoked(name, "--help").output.split("\n", 2)[2]
+def test_every_command_shows_an_example_under_that_heading(name):
+    assert re.search(rf"Examples?:\n(.*\n)*? +softmesh {name}", invoked(name, "--help").output)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_options_are_told_in_words_of_the_command_and_not_of_its_parser(name):
+    command = commands.get_command(click.Context(commands), name)
+    shown = [option.make_metavar(click.Context(command)) for option in command.params if not option.is_eager]
+    unclear = {"INTEGER", "FLOAT", "TEXT", "INTEGER RANGE", "FLOAT RANGE", "WHOLE NUMBER", "NUMBER"}
+    assert [metavar for metavar in shown if metavar in unclear] == []
 
 
 def test_the_list_of_commands_loads_none_of_them():

@@ -18,6 +18,7 @@ from softmesh.diff.alignment import aligned
 from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
 from softmesh.diff.golden_values import inherited_error
 from softmesh.diff.orders import is_reordered, out_of_order
+from softmesh.diff.other_arguments import is_another_computation
 from softmesh.diff.recording import READS, Entry, Recording
 from softmesh.diff.result import Verdict
 from softmesh.diff.stand_ins import StandIns
@@ -87,6 +88,7 @@ class Judgement:
             if one.gradient_of is not None:
                 self._gradients[one.gradient_of].append(one)
         self._seen_gradients: Counter[int] = Counter()  # of a value of ours
+        self._reads_alike = len({sum(one.name in READS for one in run.entries) for run in (mine, theirs)}) == 1
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
@@ -115,7 +117,7 @@ class Judgement:
         if entry.gradient_of is not None:
             judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
-            should = self.expected.get(output.number)
+            should = self._read_by(entry, other) or self.expected.get(output.number)
             if should is not None:
                 self._measure(judged, at, should)
         self._decide(judged)
@@ -123,6 +125,11 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _read_by(self, entry: Entry, other: Entry | None) -> Expected | None:
+        """What the reference's host reads here, where both read as often: it may be another op's result."""
+        is_read = entry.name in READS and other is not None and self._reads_alike
+        return Expected(other.outputs[0], other) if is_read and other is not None else None
 
     def _reader_of_the_same(self, entry: Entry) -> Entry | None:
         """Ops of other lines are paired by order only: one that reads what this one reads is the better partner."""
@@ -185,7 +192,11 @@ class Judgement:
         wrong = [self._off[one.value] for one in entry.inputs if one.value in self._off]
         if wrong:  # it comes right again all at once, or not at all
             judged.band = min(judged.own + judged.brought, max(wrong) / _RIGHT_AGAIN)
-        if judged.measure is not None and judged.severity <= judged.band and not self._takes_partial(judged):
+        is_near = judged.measure is not None and judged.severity <= judged.band and not self._takes_partial(judged)
+        if is_near and judged.severity and not wrong and self._is_called_otherwise(judged):
+            judged.verdict = Verdict.MISTAKE
+            return
+        if is_near and judged.measure is not None:
             exact = judged.measure.figures.max_error == 0.0
             judged.verdict = Verdict.EXACT if exact else Verdict.ROUNDING
             return
@@ -213,6 +224,10 @@ class Judgement:
             if any(word is Partial("sum") and now is LOCAL and read is LOCAL for word, now, read in pairs):
                 return True
         return False
+
+    def _is_called_otherwise(self, judged: Judged) -> bool:
+        other = judged.partner
+        return other is not None and is_another_computation(self.theirs, judged.entry, other, judged.output)
 
     def _is_explained(self, judged: Judged) -> bool:
         """Whether the op makes so much of the small errors of its inputs, or chose between nearly equal values."""
@@ -303,8 +318,19 @@ class Judgement:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
         another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
         wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
-        first = next((one for one in wrong if not self._is_dealt(one)), wrong[0] if wrong else None)
+        first = next((one for one in wrong if not self._is_dealt(one)), None)
+        is_late = first is None or self._may_be_chosen(first)
+        if is_late and wrong and (self.mine.error is None or not self._is_dealt(wrong[0])):
+            first = wrong[0]
         return None if first is None else self._apart_before(first)
+
+    def _may_be_chosen(self, judged: Judged) -> bool:
+        """Whole numbers that the host wrote when it had read values that were wrong already: tokens, perhaps."""
+        entry = judged.entry
+        if entry.inputs or unit(entry.outputs[0].dtype) != 0.0:
+            return False
+        before = (one for one in self.judged[: entry.number] if one.entry.name in READS)
+        return any(one.verdict in (Verdict.MISTAKE, Verdict.INHERITED) for one in before)
 
     def _is_dealt(self, judged: Judged) -> bool:
         if judged.entry.inputs or judged.measure is None or judged.expected is None:

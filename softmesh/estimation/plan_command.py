@@ -16,6 +16,7 @@ from softmesh.estimation.plan_options import constraints_of, liberties_of
 from softmesh.estimation.plan_text import document, summary
 from softmesh.estimation.planned_function import argument_values, named_function
 from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal
+from softmesh.option_types import WholeNumber
 from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
@@ -38,23 +39,28 @@ _RUNNERS_UP = 5
     help="What is to be fast: one call, calls that follow each other, or a step of training.",
 )
 @click.option("--time-limit", default=60.0, show_default=True, metavar="S", help="Seconds for the search.")
-@click.option("--gap", default=1e-3, show_default=True, help="Part of its time that the plan may be above the optimum.")
-@click.option("--fabric", metavar="F", help="Under this fabric: FABRIC_1D_RING ... Without it, any that is in use.")
+@click.option("--gap", default=1e-3, show_default=True, metavar="X", help="Stop this near to the optimum.")
+@click.option("--fabric", metavar="F", help="The fabric: FABRIC_1D_RING ... Without it, all are tried.")
 @click.option("--down", multiple=True, metavar="SPEC", help="What is broken: chip:5, link:3-7, link:3/8.")
 @click.option("--taken", multiple=True, metavar="RxC@r,c", help="A submesh that others use: 2x4@0,0.")
-@click.option("--mesh", metavar="RxC", help="The mesh has this shape.")
-@click.option("--stages", type=click.IntRange(1), help="Stages of a pipeline; 1: none. Without it, what is best.")
+@click.option("--mesh", metavar="RxC", help="The shape of the mesh. Without it, all are tried.")
+@click.option(
+    "--stages",
+    type=WholeNumber(1),
+    metavar="N",
+    help="Stages of a pipeline; 1: none.",
+)
 @click.option("--pin", multiple=True, metavar="NAME=P,P", help="A placement for each axis: 'layers.*.wq=R,S1'.")
-@click.option("--split", multiple=True, metavar="NAME", help="Not replicated: no device keeps the whole of it.")
+@click.option("--split", multiple=True, metavar="NAME", help="Split this one: no device may keep the whole of it.")
 @click.option("--pieces", multiple=True, metavar="NAME=DIM:N", help="Split along a dim in pieces of N: whole heads.")
 @click.option("--users-axis", type=int, metavar="A", help="Keep this axis for users: nothing is sent along it.")
 @click.option("--tile-aligned", is_flag=True, help="Split nothing inside of a tile.")
-@click.option("--memory-share", type=float, metavar="X", help="Tensors take at most this part of each device.")
-@click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Weights may be kept so: 'layers.*=bfloat8_b'.")
+@click.option("--memory-share", type=float, metavar="X", help="Share of a device that tensors may take: 0.8.")
+@click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Dtypes that weights may have: 'layers.*=bfloat8_b'.")
 @click.option(
-    "--own-ops", is_flag=True, help="Also splits that are no public ops of TT-NN: rings of keys for attention."
+    "--own-ops", is_flag=True, help="Allow splits that are no public ops of TT-NN: rings of keys for attention."
 )
-@click.option("--why", default=0, metavar="N", help="Explain the plan, beside so many that lost.")
+@click.option("--why", default=0, metavar="N", help="Explain the plan, and N plans that lost.")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
 @click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
 @click.option("--html", metavar="FILE.html", help="Write a page: the picture, what lost and why, and all tables.")
@@ -68,9 +74,10 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
     values, with a mesh of one chip for its parameter `device` and with ARGS, which are written name=value.
 
     \b
-    softmesh plan examples/plan/llama.py:decode --system Galaxy size=8b
-    softmesh plan --system T3000 --goal prefill --split 'layers.*.up' model.py:prefill length=4096
-    softmesh plan --system Galaxy --users-axis 0 --dtype 'layers.*=bfloat8_b' -o planned.py model.py
+    Examples:
+      softmesh plan examples/plan/llama.py:decode --system Galaxy size=8b
+      softmesh plan --system T3000 --goal prefill --split 'layers.*.up' model.py:prefill length=4096
+      softmesh plan --system Galaxy --users-axis 0 --dtype 'layers.*=bfloat8_b' -o planned.py model.py
 
     Exit code 0: a plan was found; 1: none keeps all constraints, which are named.
     """

@@ -19,7 +19,7 @@ from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.conflicts import explain_conflict
 from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
-from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of
+from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of, title_of
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
@@ -62,7 +62,7 @@ class LayoutPlan:
         return str(explanation_of(self))
 
     def __repr__(self) -> str:
-        return f"LayoutPlan({explanation_of(self).title})"
+        return f"LayoutPlan({title_of(self)})"
 
     def _repr_html_(self) -> str:
         return self.explained(0)._repr_html_()

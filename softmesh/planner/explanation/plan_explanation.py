@@ -31,11 +31,7 @@ class PlanExplanation:
 
     @property
     def title(self) -> str:
-        plan = self.plan
-        mesh = "x".join(map(str, plan.mesh_shape))
-        system = "" if plan.opening is None or plan.opening.system is None else f" of {plan.opening.system}"
-        stages = f", {len(plan.stages)} stages" if len(plan.stages) > 1 else ""
-        return f"{plan.goal.value} on a {mesh} mesh{system}{stages}: {time(plan.seconds)}"
+        return title_of(self.plan)
 
     @property
     def subtitle(self) -> str:
@@ -98,6 +94,13 @@ class PlanExplanation:
             return "-", one.what, one.reason
         more = one.seconds / self.plan.seconds - 1 if self.plan.seconds else 0.0
         return f"{time(one.seconds)} ({more:+.1%})", one.what, one.reason
+
+
+def title_of(plan: LayoutPlan) -> str:
+    mesh = "x".join(map(str, plan.mesh_shape))
+    system = "" if plan.opening is None or plan.opening.system is None else f" of {plan.opening.system}"
+    stages = f", {len(plan.stages)} stages" if len(plan.stages) > 1 else ""
+    return f"{plan.goal.value} on a {mesh} mesh{system}{stages}: {time(plan.seconds)}"
 
 
 def explanation_of(plan: LayoutPlan, count: int = 0, time_limit: float = 20.0) -> PlanExplanation:

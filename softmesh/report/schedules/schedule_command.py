@@ -75,7 +75,10 @@ Examples:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.argument("collective", callback=when_given(_parse_name))
 @click.option(
-    "--devices", type=WholeNumber(1, _MOST_DEVICES), help="Number of devices, in a line or a ring. Default: 8."
+    "--devices",
+    type=WholeNumber(1, _MOST_DEVICES),
+    metavar="N",
+    help="Devices, in a line or a ring. Default: 8.",
 )
 @click.option(
     "--shape",
@@ -91,6 +94,7 @@ Examples:
 @click.option(
     "--links",
     type=WholeNumber(1, _MOST_LINKS),
+    metavar="N",
     default=1,
     show_default=True,
     help="Links used in parallel between neighbours.",
@@ -99,13 +103,19 @@ Examples:
     "--bytes",
     "input_bytes",
     type=WholeNumber(1, _MOST_BYTES),
+    metavar="N",
     default=65536,
     show_default=True,
     help="Size of the input tensor on each device.",
 )
-@click.option("--root", type=int, help="Device that a broadcast starts from, or that reduce_to ends on. Default: 0.")
-@click.option("--src", type=int, help="Device that point_to_point sends from. Default: 0.")
-@click.option("--dst", type=int, help="Device that point_to_point sends to. Default: the last one.")
+@click.option(
+    "--root",
+    type=int,
+    metavar="D",
+    help="Where a broadcast starts, or reduce_to ends. Default: 0.",
+)
+@click.option("--src", type=int, metavar="D", help="The device that point_to_point sends from. Default: 0.")
+@click.option("--dst", type=int, metavar="D", help="The device that point_to_point sends to. Default: the last one.")
 @click.option("--system", metavar="NAME", help="Run it on the chips and links of this machine: T3000, torus:4x4 ...")
 @click.option(
     "--down", multiple=True, metavar="SPEC", help="Chips or links of the machine that are down: chip:5, link:3-7."

@@ -231,13 +231,13 @@ def _colours(panel: Panel, wiring: Wiring, y: float) -> float:
 def legend_lines(wiring: Wiring, is_small: bool = False) -> list[str]:
     wires, cells = wiring.wires, wiring.cells.values()
     names = "" if is_small else "; the number is the chip it leads to"
+    wraps = f"A stub at the edge wraps around to the other end of its row or column{names}."
     states = {state for wire in (*wires, *wiring.bundles) for state in wire.lanes} | {cell.state for cell in cells}
     paths = {(wiring.path_of(wire), wire.is_special) for wire in wires}
     lines = {
         _cables(wiring, is_small) if wires else "": bool(wires),
         f"{wiring.usual_bundle} between boxes unless marked.": bool(wiring.usual_bundle),
-        f"A stub at the edge wraps around to the other end of its row or column{names}.": Path.ROUND
-        in {at for at, _ in paths},
+        wraps: Path.ROUND in {at for at, _ in paths},
         "Curves join chips that are not neighbours.": (Path.ACROSS, False) in paths,
         POSITIONS: wiring.has_positions(*State) and not is_small,
         "A dot marks a chip with links to other boxes.": not is_small and any(cell.is_exit for cell in cells),
