@@ -52,3 +52,4 @@ class Recording:
     mesh: tuple[int, ...] = ()
     error: BaseException | None = None
     result: object = None
+    origins: dict[int, int] = field(default_factory=dict)  # of a value that is a part of another: that one
