@@ -27,7 +27,12 @@ class BatchReads:
         couples = ((mine.entries[own], theirs.entries[other]) for own, other in pairs.items())
         self.is_cut_otherwise = any(_is_other_share(own, other) for own, other in couples)
         self._left = [one for one in theirs.entries if one.name in names] if self.is_cut_otherwise else []
+        self._lines = {(one.site.file, one.site.line) for one in self._left}
         self._taken: dict[int, set[tuple[int, int]]] = {}  # of a read: the parts (dim, number) that were found
+
+    def is_sought(self, entry: Entry) -> bool:
+        """Whether the reference reads on this line too, in other pieces perhaps."""
+        return (entry.site.file, entry.site.line) in self._lines
 
     def found(self, entry: Entry, band: float) -> tuple[Entry, Measure] | None:
         """A read of the reference that agrees, as a whole or in one of its parts."""

@@ -17,6 +17,7 @@ import torch
 from softmesh.diff.alignment import aligned
 from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
 from softmesh.diff.batch_reads import BatchReads
+from softmesh.diff.chosen_numbers import ChosenNumbers
 from softmesh.diff.golden_values import inherited_error
 from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.other_arguments import is_another_computation
@@ -91,6 +92,7 @@ class Judgement:
         self._seen_gradients: Counter[int] = Counter()  # of a value of ours
         self._reads_alike = len({sum(one.name in READS for one in run.entries) for run in (mine, theirs)}) == 1
         self._batch_reads = BatchReads(mine, theirs, self.pairs, READS)
+        self._chosen = ChosenNumbers(mine)
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
@@ -124,8 +126,12 @@ class Judgement:
             if should is not None:
                 self._measure(judged, at, should)
         self._decide(judged)
-        if judged.verdict in (Verdict.MISTAKE, Verdict.INHERITED) and entry.name in READS:
+        if entry.name in READS and judged.verdict not in (Verdict.EXACT, Verdict.ROUNDING):
             self._look_elsewhere(judged)
+        if judged.verdict is Verdict.MISTAKE:
+            self._look_at_choices(judged)
+        if judged.verdict is Verdict.EXACT:
+            self._chosen.agreed(entry)
         for output in entry.outputs:
             if entry.name not in READS:
                 self._note(output.number, judged)
@@ -142,6 +148,24 @@ class Judgement:
             judged.expected = Expected(judged.partner.outputs[0], judged.partner)
             judged.own, judged.band, judged.unfit = own, band, False
             judged.verdict = Verdict.EXACT if judged.severity == 0.0 else Verdict.ROUNDING
+        elif judged.measure is None and self._batch_reads.is_sought(entry):
+            judged.unfit = True
+            judged.verdict = Verdict.INHERITED if self._wrong_inputs(entry) else Verdict.MISTAKE
+
+    def _look_at_choices(self, judged: Judged) -> None:
+        """Other numbers may have been chosen, between values that differ by a rounding."""
+        entry, measure = judged.entry, judged.measure
+        read = [self._known_of(one.value) for one in entry.inputs]
+        is_replayed = self._chosen.chosen_in_a_replay(entry, None if measure is None else measure.figures.error)
+        if is_replayed or self._chosen.looks_up(entry, read):
+            where = "a trace chose these numbers" if is_replayed else "these numbers were chosen"
+            self.notes.append(
+                f"From {entry.name} ({entry.site}) on the runs take other ways: {where} between values that agree "
+                "within rounding, and they are others than the reference's. What follows is not compared."
+            )
+            judged.verdict, self.parted = Verdict.NOT_COMPARED, True
+        elif self._chosen.carries(entry, read):
+            judged.verdict = Verdict.ROUNDING
 
     def _known_of(self, number: int) -> int:
         """The value; or what it is a part of, where no op has made it."""
@@ -308,6 +332,7 @@ class Judgement:
         """What later ops are told of this value."""
         if judged.verdict in (Verdict.EXACT, Verdict.ROUNDING):
             self._levels[number] = judged.severity
+            self._chosen.note(number, judged.entry, judged.output, judged.severity)
             if unit(judged.entry.outputs[judged.output].dtype) != 0.0:  # numbers that were chosen tell nothing
                 self._worst = max(self._worst, judged.severity)
         elif judged.verdict is Verdict.NOT_COMPARED:

@@ -51,6 +51,7 @@ class Recorder:
         self._is_silent = False
         self._section = ""  # as the program's last signpost names it
         self._known: dict[tuple[int, int], tuple[int, list[float]]] = {}  # by memory: the value in it, and some of it
+        self._has_replayed = False
         self._latest: WeakKeyDictionary[TensorMemory, int] = WeakKeyDictionary()  # the value that was put in each
         self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
@@ -95,6 +96,7 @@ class Recorder:
         if command.name == "execute_trace":
             self._known.clear()  # what it wrote, it does not say
             self._latest.clear()
+            self._has_replayed = True
         outputs = command.inputs if command.name in READS else command.outputs
         if not outputs or command.name in _SILENT:
             return
@@ -132,7 +134,8 @@ class Recorder:
         data = tensor.view_data()
         known = self._known.get((data.data_ptr(), data.numel()))
         latest = self._latest.get(tensor.storage)
-        if data.data_ptr() in written and latest is not None and math.prod(self.run.store.values[latest].shape) == data.numel():
+        held = 0 if latest is None else math.prod(self.run.store.values[latest].shape)
+        if latest is not None and data.data_ptr() in written and held == data.numel():
             number = latest  # what memory holds by now is the result, and it may be other memory than before
         elif known is not None and known[1] == _sample(data):  # else another's by now
             number = known[0]
@@ -146,6 +149,8 @@ class Recorder:
         number = self._put(tensor).number
         if origin is not None:
             self.run.origins[number] = self._latest[tensor.storage] = origin
+        if self._has_replayed and (origin is None or origin in self.run.replayed):
+            self.run.replayed.add(number)
         return number
 
     def _put(self, tensor: CommandTensor, *, digested: bool = False) -> Stored:
