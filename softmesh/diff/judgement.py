@@ -243,7 +243,7 @@ class Judgement:
             return
         wrong = self._wrong_inputs(entry)
         if wrong:  # it comes right again all at once, or not at all
-            judged.band = min(judged.own + judged.brought, max(wrong) / _RIGHT_AGAIN)
+            judged.band = min(judged.own + min(judged.brought, _MOST_GROWN), max(wrong) / _RIGHT_AGAIN)
         is_near = judged.measure is not None and judged.severity <= judged.band and not self._takes_partial(judged)
         if is_near and judged.severity and not wrong and self._is_called_otherwise(judged):
             judged.verdict = Verdict.MISTAKE
@@ -372,11 +372,43 @@ class Judgement:
         """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
         another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
         wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
+        if self._batch_reads.is_cut_otherwise:
+            wrong = self._beside_the_cut(wrong)
         first = next((one for one in wrong if not self._is_dealt(one)), None)
         is_late = first is None or self._may_be_chosen(first)
         if is_late and wrong and (self.mine.error is None or not self._is_dealt(wrong[0])):
             first = wrong[0]
         return None if first is None else self._apart_before(first)
+
+    def _beside_the_cut(self, wrong: list[Judged]) -> list[Judged]:
+        """Without what differs because the batch is cut otherwise: other shares of it, and pages by other numbers.
+
+        Is nothing left, an op that reads such pages should have made the same of them.
+        """
+        cut = [one for one in wrong if not one.entry.inputs and (one.unfit or self._is_renumbered(one))]
+        if not cut:
+            return wrong
+        reads = [one for one in self.judged if one.entry.name in READS and one.verdict is Verdict.INHERITED]
+        left = [one for one in wrong if one not in cut and not self._may_be_chosen(one)]
+        left = sorted(left + reads, key=lambda one: one.entry.number)
+        pages = {output.number for one in cut if not one.unfit for output in one.entry.outputs}
+        readers = [
+            one
+            for one in self.judged
+            if one.is_carried and one.verdict is Verdict.INHERITED and one.measure is not None
+            if any(operand.value in pages for operand in one.entry.inputs) and not _writes_cache(one.entry)
+        ]
+        return sorted(left + readers[:1], key=lambda one: one.entry.number) or wrong
+
+    def _is_renumbered(self, judged: Judged) -> bool:
+        """Pages: on each device numbers from 0 on, each once, as in the reference; only which is whose differs."""
+        if not _is_control(judged.entry) or judged.measure is None or judged.expected is None:
+            return False
+        value, theirs = judged.measure.value, whole_of(self.theirs, judged.expected.stored)
+        shares = value.data.flatten(0, value.dist.lead - 1).flatten(1)
+        if theirs is None or shares.shape[1] < 2:
+            return False
+        return all(torch.equal(one.flatten().sort().values, torch.arange(one.numel())) for one in (*shares, theirs))
 
     def _may_be_chosen(self, judged: Judged) -> bool:
         """Whole numbers that the host wrote when it had read values that were wrong already: tokens, perhaps."""
@@ -431,6 +463,10 @@ class Judgement:
 def _is_control(entry: Entry) -> bool:
     """Whole numbers that the host wrote."""
     return not entry.inputs and unit(entry.outputs[0].dtype) == 0.0
+
+
+def _writes_cache(entry: Entry) -> bool:
+    return entry.name.endswith(("fill_cache", "update_cache"))
 
 
 def falls_apart(entry: Entry) -> bool:

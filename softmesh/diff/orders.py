@@ -17,7 +17,7 @@ def slice_order(found: torch.Tensor, expected: torch.Tensor, dim: int, tolerance
     count = expected.shape[dim]
     if not 1 < count <= _MOST_SLICES or expected.numel() > _MOST_ELEMENTS or found.shape != expected.shape:
         return None
-    ours, theirs = (one.movedim(dim, 0).flatten(1).float() for one in (found, expected))
+    ours, theirs = (one.movedim(dim, 0).reshape(count, -1).float() for one in (found, expected))
     units = [one / one.norm(dim=1, keepdim=True).clamp(min=1e-30) for one in (ours, theirs)]
     order = (units[0] @ units[1].T).argmax(1)
     if len(order.unique()) != count:
@@ -66,7 +66,7 @@ def out_of_order(value: Value, found: torch.Tensor, expected: torch.Tensor) -> t
 
 def _places(found: torch.Tensor, expected: torch.Tensor, dim: int) -> torch.Tensor | None:
     """Where each slice stands in the reference, by a number that tells slices apart."""
-    ours, theirs = (one.movedim(dim, 0).flatten(1).double() for one in (found, expected))
+    ours, theirs = (one.movedim(dim, 0).reshape(one.shape[dim], -1).double() for one in (found, expected))
     draw = torch.Generator().manual_seed(0)
     weight = torch.randn(ours.shape[1], dtype=torch.float64, generator=draw)
     a, b = ours @ weight, theirs @ weight
