@@ -13,6 +13,7 @@ from softmesh.diff.assembly import whole_shape
 from softmesh.diff.recording import READS, Entry, Recording
 
 Key = Callable[[Entry], Hashable]
+_LATER = 6  # ops within which a bias is added
 _UNIFIED = "distributed."
 _SAME_NAME = {
     "add_": "add",
@@ -36,6 +37,7 @@ def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     shared = sum(_line(entry) in lines for entry in ours)
     first: Key = _line if 2 * shared > len(ours) else _name
     pairs = _matched(ours, theirs.entries, first)
+    _add_biases_later(mine.entries, theirs.entries, pairs)
     return _filled(ours, theirs.entries, pairs)
 
 
@@ -98,6 +100,44 @@ def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[i
         for step in range(count)
         for own, other in zip(left[a + step], right[b + step], strict=False)
     }
+
+
+def _add_biases_later(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int]) -> None:
+    """Where a product has its bias in one run, and on the mesh after its sum: the addition is that product."""
+    for number, partner in list(pairs.items()):
+        product, whole = ours[number], theirs[partner]
+        if product.name != "linear" or whole.name != "linear" or (len(product.inputs), len(whole.inputs)) != (2, 3):
+            continue
+        made = product.outputs[0].number
+        for entry in ours[number + 1 : number + _LATER]:
+            read = [one.value for one in entry.inputs]
+            if made in read and entry.sends:
+                made = entry.outputs[0].number
+            elif made in read and same_name(entry.name) == "add" and not _is_made(ours[:number], entry, made):
+                _hand_on(ours, pairs, entry.number, partner)
+                del pairs[number]
+                break
+
+
+def _is_made(before: Sequence[Entry], entry: Entry, made: int) -> bool:
+    """Whether an op made what is added, so that it is no parameter."""
+    added = {one.value for one in entry.inputs} - {made}
+    return any(
+        one.inputs and not one.name.endswith(".step") and not added.isdisjoint(out.number for out in one.outputs)
+        for one in before
+    )
+
+
+def _hand_on(ours: Sequence[Entry], pairs: dict[int, int], number: int, partner: int) -> None:
+    """The op gets this partner; the one that it had goes to the next op of its name that has none."""
+    freed = pairs.get(number)
+    pairs[number] = partner
+    if freed is None:
+        return
+    for entry in ours[number + 1 : number + _LATER]:
+        if _line(entry) == _line(ours[number]) and entry.number not in pairs:
+            pairs[entry.number] = freed
+            return
 
 
 def _read_together(entries: Sequence[Entry], key: Key) -> list[list[Entry]]:

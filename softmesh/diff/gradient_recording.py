@@ -101,6 +101,7 @@ class GradientRecorder:
                 inputs = tuple(one for one in (self._held.pop(name, None),) if one is not None)
                 before = self._run.store.load(self._run.store.values[self._old.pop(name)])
                 data = tensor.view_data().detach()
+                before = before.reshape(data.shape)  # memory that was a whole weight's is known by its shape
                 moved = float((data - before).float().norm()) / max(float(data.float().norm()), 1e-30)
                 self._add(f"{who}.step", site, inputs, self._put(tensor), module=name, arguments={MOVED: moved})
             elif gradient is not None:

@@ -6,6 +6,7 @@ written again, and needs no comparison.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
 import os
@@ -77,7 +78,7 @@ class ValueStore:
             self.left_out += 1
             return -1
         if size:
-            left = data.reshape(-1).view(torch.uint8).numpy().data
+            left = _bytes_of(data)
             while left:
                 left = left[self._file.write(left) :]
         self._size += size
@@ -119,6 +120,12 @@ def _read(file: int, data: torch.Tensor, offset: int) -> None:
         left, offset = left[count:], offset + count
 
 
+def _bytes_of(data: torch.Tensor) -> memoryview:
+    """Of contiguous data. NumPy's view of a tensor would forbid that its memory is given up, as sharded modules do."""
+    count = data.numel() * data.element_size()
+    return memoryview((ctypes.c_char * count).from_address(data.data_ptr())).cast("B")
+
+
 def _digest(data: torch.Tensor, dist: Distribution) -> bytes:
     """Of one tensor on all devices, by its values and its size; none where there is no such thing."""
     if data.dim() < dist.lead or not data.numel():
@@ -126,6 +133,6 @@ def _digest(data: torch.Tensor, dist: Distribution) -> bytes:
     if not all(word is REPLICATE or (isinstance(word, Shard) and word.size is None) for word in dist.placements):
         return b""
     one = whole("a value", Value(data, dist)).contiguous()
-    found = hashlib.sha1(one.reshape(-1).view(torch.uint8).numpy().data, usedforsecurity=False)
+    found = hashlib.sha1(_bytes_of(one), usedforsecurity=False)
     found.update(str([n for n in one.shape if n != 1]).encode())
     return found.digest()
