@@ -61,13 +61,13 @@ CASES = {
         for system in ("N300", "T3000", "Galaxy")
     },
     "Mixtral decode T3000": Case(mixtral.decode, "T3000", {}, {"dtypes": SMALL}),
-    "GPT training T3000": Case(gpt_training.step, "T3000", {}, {"goal": "training"}),
+    "GPT training T3000": Case(gpt_training.step, "T3000", {}, {"goal": "training", "time_limit": 75.0}),
 }
 
 
-def planned(case: Case, time_limit: float = 45.0, **more: Any) -> LayoutPlan:
-    options = {"gap": 0.005, **case.options, **more}
-    return ttnn.plan(case.function, case.system, case.inputs, time_limit=time_limit, **options)
+def planned(case: Case, **more: Any) -> LayoutPlan:
+    options = {"gap": 0.005, "time_limit": 45.0, **case.options, **more}
+    return ttnn.plan(case.function, case.system, case.inputs, **options)
 
 
 def by_hand(case: Case, hand: Hand) -> LayoutPlan:

@@ -72,7 +72,7 @@ def _fits(rows: Rows, base: Calibration | None = None, known: Fitted | None = No
         at = name, key, tuple((row.table, row.line) for row in group), borrowed and tuple(borrowed.coefficients.items())
         if at not in known:
             keeps_points = law.keeps_points and (name, key) in groups
-            known[at] = _fit(law, key, group, (base and base.fit(law, key)) or borrowed, keeps_points)
+            known[at] = _fit(law, key, group, (base and base.nearest_fit(law, key)) or borrowed, keeps_points)
         found.setdefault(name, {})[key] = known[at]
     below = Calibration(_assembled(found, base))
     for (name, key), group in _grouped([row for row in rows if not _is_simple(row.workload)]).items():

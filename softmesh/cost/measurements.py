@@ -13,6 +13,7 @@ import gzip
 import io
 import math
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -82,11 +83,12 @@ def _text(path: str | Path) -> str:
     try:
         with gzip.open(path) as file:
             data = file.read(_MOST_BYTES + 1)
-    except (OSError, EOFError) as error:
+            text = data.decode("utf-8-sig")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise FileError(path, f"cannot be unpacked ({error})", rule="unreadable") from None
     if len(data) > _MOST_BYTES:
         raise FileError(path, "larger than any measurement table is", rule="too-large")
-    return data.decode("utf-8-sig")
+    return text
 
 
 def _measured(table: str, path: str | Path, text: str) -> Iterator[Measurement]:
@@ -122,6 +124,8 @@ def _measurement(table: str, path: str | Path, line: int, row: RowTexts) -> Meas
         seconds = _seconds(row, value, workload)
     except Unexpressed as reason:
         return unread._replace(why=str(reason))
+    except ArithmeticError as error:
+        raise FileError(path, f"its sizes are those of no op ({error})", line) from None
     if not _SHORTEST <= seconds <= _LONGEST:
         raise FileError(path, f"{value:g} {row.unit} is {seconds:g} s, which no op takes", line)
     return unread._replace(workload=workload, seconds=seconds)

@@ -8,79 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import torch
 
 from softmesh.diff.alignment import same_op
-from softmesh.diff.assembly import like, measured, value_of, whole_of
+from softmesh.diff.assembly import measured, value_of, whole_of
+from softmesh.diff.causes_by_value import multiple, offset, other_argument, reordered, transposed
+from softmesh.diff.explained_case import CLOSE, Case, Finding
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
 from softmesh.diff.judgement import Judged, Judgement
-from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.train.equivalence.values import Value, whole
-
-_CLOSE = 0.05  # the relative error that an explanation may leave, at most
-_SHIFTS = (1, -1, 2, -2, 3, -3, 4, -4)
-
-
-class Finding(NamedTuple):
-    cause: Cause
-    text: str
-
-
-class Case:
-    """A wrong op with all that explanations look at."""
-
-    def __init__(self, judgement: Judgement, judged: Judged) -> None:
-        self.judgement, self.judged = judgement, judged
-        self.entry, self.partner = judged.entry, judged.partner
-        self.value = value_of(judgement.mine, self.entry.outputs[judged.output])
-        expected = None if judged.expected is None else whole_of(judgement.theirs, judged.expected.stored)
-        if expected is not None and self.entry.scale != 1:
-            expected = expected * self.entry.scale
-        self.expected = None if expected is None or self.value is None else like(expected, self.value)
-        self.found = whole_of(judgement.mine, self.entry.outputs[judged.output])
-        self.words = [one.dist.placements for one in self.entry.inputs]
-        self.made: tuple[Placement, ...] = self.entry.outputs[judged.output].dist.placements
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        return self.entry.outputs[self.judged.output].dist.grid
-
-    @property
-    def room(self) -> float:
-        """The relative error that an explanation may leave: far less than there is to explain."""
-        measure = self.judged.measure
-        own = math.inf if measure is None else measure.figures.error / 2
-        return min(max(2 * self.judged.band, 1e-5), _CLOSE, own)
-
-    def fits(self, other: torch.Tensor) -> bool:
-        """Whether the value is this one, within what rounding and the inputs explain."""
-        if self.value is None:
-            return False
-        found = measured(self.value, other, self.entry.outputs[self.judged.output].dtype)
-        return found is not None and found.severity <= self.room
-
-    def same(self, found: torch.Tensor) -> bool:
-        """Whether this is what the value should be."""
-        if self.expected is None or found.numel() != self.expected.numel():
-            return False
-        expected = self.expected.float()
-        off = float((found.reshape(expected.shape).float() - expected).norm())
-        return off <= self.room * float(expected.norm())
-
-    def input_axes(self, kind: type[Placement]) -> list[tuple[int, Placement]]:
-        """Axes along which an input has such a placement and the result is nobody's piece."""
-        return [
-            (axis, word)
-            for words in self.words
-            for axis, word in enumerate(words)
-            if isinstance(word, kind) and axis < len(self.made) and self.made[axis] is LOCAL
-        ]
 
 
 def explained(judgement: Judgement, judged: Judged) -> Finding:
@@ -169,6 +110,11 @@ def _wrong_sum(
             Cause.DOUBLE_REDUCE,
             f"it adds up {grid[axis]} equal values: devices along mesh axis {axis} hold the whole already.",
         )
+    if isinstance(own, Shard) and grid[axis] > 1:
+        told = f"what devices along mesh axis {axis} hold are slices of dim {own.dim}, and no contributions to one sum"
+        if others:
+            return Finding(Cause.WRONG_AXIS, f"{told}.")
+        return Finding(Cause.DOUBLE_REDUCE, f"{told}: it was added up before.")
     return None
 
 
@@ -217,7 +163,7 @@ def _shard_only(case: Case) -> Finding | None:
     if not found:
         return None
     if case.partner is not None and case.partner.name == case.entry.name:
-        other = _other_input(case) or _other_argument(case)
+        other = _other_input(case) or other_argument(case)
         if other is not None:
             return other
     axis, word = found[0]
@@ -233,33 +179,40 @@ def _other_input(case: Case) -> Finding | None:
     partner, judgement = case.partner, case.judgement
     if partner is None or not case.entry.inputs or not partner.inputs:
         return None
-    if len(partner.inputs) != len(case.entry.inputs):
+    if len(partner.inputs) != len(case.entry.inputs) and partner.name == case.entry.name:
         ours, theirs = len(case.entry.inputs), len(partner.inputs)
         return Finding(
             Cause.OTHER_INPUT,
             f"it reads {ours} tensor{'s' * (ours > 1)} where the reference reads {theirs}: a weight, bias or mask is "
             f"{'missing' if ours < theirs else 'one too many'}.",
         )
-    for at, (mine, yours) in enumerate(zip(case.entry.inputs, partner.inputs, strict=True)):
+    count = len(partner.inputs) if partner.name == case.entry.name else 1  # the others stand in another order
+    for at, (mine, yours) in enumerate(zip(case.entry.inputs[:count], partner.inputs, strict=False)):
         value, should = value_of(judgement.mine, mine), whole_of(judgement.theirs, yours)
         if value is None or should is None:
             continue
         off = measured(value, should, None)
-        if off is not None and off.severity <= min(max(4 * case.judged.band, 1e-5), _CLOSE, 2 * case.room):
-            continue
-        known = judgement.expected.get(mine.value)
-        if known is not None and known.stored.number == yours.value:
-            continue
-        makers = {value.number: one for one in judgement.theirs.entries for value in one.outputs}
-        wanted = makers.get(yours.value)
-        if known is None and wanted is None:
-            continue
-        instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
-        place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
-        is_cache = wanted is not None and "cache" in wanted.name
-        cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
-        return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
+        if off is None or off.severity > min(max(4 * case.judged.band, 1e-5), CLOSE, 2 * case.room):
+            found = _read_instead(judgement, at, mine.value, yours.value)
+            if found is not None:
+                return found
     return None
+
+
+def _read_instead(judgement: Judgement, at: int, mine: int, yours: int) -> Finding | None:
+    """Which results it and the reference read, by the numbers of the values, where those are known and not the same."""
+    known = judgement.expected.get(mine)
+    others = (one for one in judgement.theirs.entries if one.name not in READS)
+    makers = {value.number: one for one in others for value in one.outputs}
+    wanted = makers.get(yours)
+    is_same = known is not None and known.stored.number == yours
+    if is_same or (known is None and wanted is None):
+        return None
+    instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
+    place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
+    is_cache = wanted is not None and "cache" in wanted.name
+    cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
+    return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
 
 
 def _bias(case: Case) -> Finding | None:
@@ -315,110 +268,12 @@ def _broadcasts(small: torch.Tensor, large: torch.Tensor) -> bool:
         return False
 
 
-def _other_argument(case: Case) -> Finding | None:
-    if case.partner is None or not case.partner.inputs:
-        return None
-    ours, theirs = case.entry.arguments, case.partner.arguments
-    other = [
-        f"{name}={ours.get(name)!r} where the reference has {theirs.get(name)!r}"
-        for name in sorted({*ours, *theirs})
-        if ours.get(name) != theirs.get(name) and not _is_share(ours.get(name), theirs.get(name), case.grid)
-    ]
-    return Finding(Cause.OTHER_ARGUMENT, f"called with {', '.join(other)}.") if other else None
-
-
-def _is_share(ours: object, theirs: object, grid: tuple[int, ...]) -> bool:
-    """Sizes and counts are those of one device's share."""
-    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
-        return all(a == b or _is_share(a, b, grid) for a, b in zip(ours, theirs, strict=True))
-    if type(ours) is not int or type(theirs) is not int:
-        return False
-    return any(ours * n == theirs for n in (*grid, math.prod(grid)) if n > 1) and theirs != 0
-
-
 def _of_training(case: Case) -> Finding | None:
     if not is_of_training(case.entry):
         return None
     found, expected = case.found, case.expected
     ratio = None if found is None or expected is None else ratio_of(found, expected)
     return Finding(*training_cause(case.entry, ratio))
-
-
-# -- about the numbers -------------------------------------------------------------------------------
-
-
-def _multiple(case: Case) -> Finding | None:
-    expected, measure = case.expected, case.judged.measure
-    if expected is None or measure is None or not expected.is_floating_point() or expected.numel() < 2:
-        return None
-    found = case.found
-    if found is None or found.numel() != expected.numel():
-        return None
-    size = float(expected.square().sum())
-    ratio = float((found.reshape(expected.shape) * expected).sum()) / size if size > 0 else 0.0
-    if not abs(ratio) > 1e-6 or abs(ratio - 1) < 1e-3 or not case.fits(expected * ratio):
-        return None
-    axes = [axis for axis, n in enumerate(case.grid) if n > 1 and abs(ratio - n) < 0.02 * n]
-    if axes and case.entry.sends:
-        return Finding(Cause.DOUBLE_REDUCE, f"it is {ratio:.3g} times the reference: the size of mesh axis {axes[0]}.")
-    hint = _other_argument(case)
-    return Finding(
-        Cause.WRONG_SCALE, f"it is {ratio:.4g} times the reference{'' if hint is None else f': {hint.text}'}"
-    )
-
-
-def _offset(case: Case) -> Finding | None:
-    found, expected = case.found, case.expected
-    if found is None or expected is None or found.numel() != expected.numel():
-        return None
-    found = found.reshape(expected.shape)
-    if not expected.is_floating_point():
-        step = (found - expected).unique()
-        if len(step) == 1 and expected.numel() and int(step[0]):
-            return Finding(Cause.OFFSET, f"every number is {int(step[0]):+d} off.")
-    for dim in range(expected.dim()):
-        for shift in _SHIFTS:
-            count = expected.shape[dim] - abs(shift)
-            if count < 4 * abs(shift):
-                continue
-            ours = found.narrow(dim, max(shift, 0), count).float()
-            theirs = expected.narrow(dim, max(-shift, 0), count).float()
-            if float((ours - theirs).norm()) <= case.room * float(theirs.norm()):
-                return Finding(Cause.OFFSET, f"along dim {dim} everything stands {shift:+d} positions off.")
-    return None
-
-
-def _transposed(case: Case) -> Finding | None:
-    value, expected = case.value, case.expected
-    if value is None or expected is None or expected.dim() < 2:
-        return None
-    if case.found is not None and case.same(case.found.transpose(-1, -2).contiguous()):
-        return Finding(Cause.TRANSPOSED, "its last two dims are swapped.")
-    swapped = Value(value.data.transpose(-1, -2), value.dist)
-    found = measured(swapped, expected, None)
-    if found is not None and found.severity <= case.room:
-        return Finding(Cause.TRANSPOSED, "what each device holds is transposed.")
-    return None
-
-
-def _reordered(case: Case) -> Finding | None:
-    found, expected, value = case.found, case.expected, case.value
-    if found is None or expected is None or value is None or found.numel() != expected.numel():
-        return None
-    dealt = out_of_order(value, found, expected.reshape(found.shape))
-    if dealt is not None and dealt[1]:
-        devices = " and ".join(map(str, dealt[1]))
-        return Finding(
-            Cause.REORDERED,
-            f"devices {devices} along mesh axis {dealt[0]} hold parts of the reference that are others'.",
-        )
-    dim = is_reordered(found, expected.reshape(found.shape), case.room)
-    if dim is None:
-        return None
-    where = "" if dim < 0 else f"along dim {dim} "
-    return Finding(
-        Cause.REORDERED, f"{where}it has the values of the reference in another order: shards, heads or pages swapped."
-    )
 
 
 # -- about the programs ------------------------------------------------------------------------------
@@ -458,6 +313,11 @@ def _size(case: Case) -> Finding | None:
     if not case.judged.unfit or case.expected is None or case.value is None:
         return None
     local = tuple(case.value.data.shape[case.value.dist.lead :])
+    if not case.entry.inputs and all(word is REPLICATE for word in case.made):
+        return Finding(
+            Cause.OTHER_VALUES,
+            f"the host puts a tensor of shape {local} there, and the reference one of {tuple(case.expected.shape)}.",
+        )
     return Finding(
         Cause.WRONG_DIM,
         f"each device holds {local} placed {_words(case.made)}, which does not make up the reference's "
@@ -468,6 +328,14 @@ def _size(case: Case) -> Finding | None:
 def _other_values(case: Case) -> Finding | None:
     if case.entry.inputs or case.judged.measure is None:
         return None
+    digest = case.entry.outputs[case.judged.output].digest
+    same = next((one for one in case.judgement.theirs.entries if digest and one.outputs[0].digest == digest), None)
+    if same is not None:
+        where = "".join(f", from {one}" for one in same.callers[:2])
+        return Finding(
+            Cause.OTHER_VALUES,
+            f"they are what the reference puts on the devices elsewhere: {same.name} ({same.site}{where}).",
+        )
     unlike = abs(case.judged.measure.figures.pcc) < 0.1
     hint = " They have nothing in common: are random numbers seeded?" if unlike else ""
     return Finding(Cause.OTHER_VALUES, f"the host put other numbers on the devices than the reference's.{hint}")
@@ -506,11 +374,11 @@ _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _bias_of_contributions,
     _shard_only,
     _other_input,
-    _other_argument,
-    _multiple,
-    _offset,
-    _transposed,
-    _reordered,
+    other_argument,
+    multiple,
+    offset,
+    transposed,
+    reordered,
     _fused_parts,
     _size,
     _missing,

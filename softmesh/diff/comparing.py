@@ -9,8 +9,11 @@ from typing import Any
 import torch
 
 from softmesh.arguments import described, refused
-from softmesh.diff.causes import Case, explained
+from softmesh.callsite import CallSite, is_ours
+from softmesh.diff.causes import explained
 from softmesh.diff.comparison import Comparison
+from softmesh.diff.entries import Entry
+from softmesh.diff.explained_case import Case
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import Recording, recorded
@@ -86,7 +89,7 @@ def compared(
     first = None if judgement.first is None else divergence(judgement, judgement.first)
     if first is None:
         first = _other_result(judgement)
-    notes = [*judgement.notes, *_lengths(judgement)]
+    notes = [*judgement.notes, *_lengths(judgement), *_fidelities(judgement)]
     if mine.error is not None:
         if first is None:
             raise MeshError(
@@ -100,7 +103,13 @@ def compared(
 
 
 def _raised(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(".")
+    trace, where = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not is_ours(code.co_filename) and not code.co_filename.startswith("<"):
+            where = f" (at {CallSite(code.co_filename, trace.tb_lineno, code.co_name)})"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {error}".rstrip(".") + where
 
 
 def _lengths(judgement: Judgement) -> list[str]:
@@ -116,6 +125,26 @@ def _lengths(judgement: Judgement) -> list[str]:
             more = f" and {len(left) - 4} more" if len(left) > 4 else ""
             notes.append(f"only the {side} has {shown}{more}.")
     return notes
+
+
+def _fidelities(judgement: Judgement) -> list[str]:
+    """Products that run at another math fidelity than the reference's: only a chip shows what that costs."""
+    told: dict[str, None] = {}
+    for one in judgement.judged:
+        ours, theirs = (_fidelity(entry) for entry in (one.entry, one.partner))
+        if ours != theirs and None not in (ours, theirs):
+            told[
+                f"{one.entry.name} ({one.entry.site}) runs at {ours}, the reference at {theirs}: softmesh multiplies "
+                "exactly at each, a chip does not (softmesh numerics tells what it loses)."
+            ] = None
+    return list(told)
+
+
+def _fidelity(entry: Entry | None) -> str | None:
+    if entry is None or entry.call is None:
+        return None
+    fidelity = getattr(entry.call[1].get("compute_kernel_config"), "math_fidelity", None)
+    return "the default fidelity" if fidelity is None else str(getattr(fidelity, "name", fidelity))
 
 
 def _row(judged: Judged) -> OpDifference:

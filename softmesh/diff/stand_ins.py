@@ -14,6 +14,8 @@ from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.recording import READS
 from softmesh.diff.value_store import Stored
 
+_CHAIN = 4  # ops in a row that the reference does not have
+
 
 class Known(Protocol):
     """A value of the reference's run."""
@@ -28,10 +30,11 @@ class StandIns:
     def __init__(self, mine: Recording, theirs: Recording, pairs: Mapping[int, int]) -> None:
         self._theirs, self._pairs = theirs, pairs
         taken = set(pairs.values())
-        self._free: dict[int, list[Entry]] = defaultdict(list)  # by the first value that they read
+        self._free: dict[int, list[Entry]] = defaultdict(list)  # by each value that they read
         for one in theirs.entries:
             if one.number not in taken and _computes(one):
-                self._free[one.inputs[0].value].append(one)
+                for number in {operand.value for operand in one.inputs}:
+                    self._free[number].append(one)
         self._readers: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
         self._roots = [
             {one.gradient_of for one in run.entries if one.gradient_of is not None and not one.inputs}
@@ -49,7 +52,8 @@ class StandIns:
         free = self._free.get(source.stored.number, [])
         found = next((one for one in free if same_size(entry, one) and _reads_same(entry, one, known)), None)
         if found is not None:
-            free.remove(found)
+            for number in {operand.value for operand in found.inputs}:
+                self._free[number].remove(found)
         return found
 
     def skipped(self, entry: Entry, known: Mapping[int, Known]) -> Known | None:
@@ -61,21 +65,24 @@ class StandIns:
         is_loss = entry.outputs[0].number in ours and wanted in theirs
         return source if is_loss or wanted in self._read_instead(entry) else None
 
-    def _read_instead(self, entry: Entry) -> Iterator[int]:
-        """What the reference's partners of those that read the result read in its place."""
+    def _read_instead(self, entry: Entry, depth: int = _CHAIN) -> Iterator[int]:
+        """What the reference's partners of those that read the result read in its place; behind a few such ops, too."""
         for at, reader in self._readers[entry.outputs[0].number]:
             partner = self._pairs.get(reader.number)
             other = None if partner is None else self._theirs.entries[partner]
             if other is not None and at < len(other.inputs):
                 yield other.inputs[at].value
+            elif other is None and depth and _computes(reader) and reader.number > entry.number:
+                yield from self._read_instead(reader, depth - 1)
 
 
 def _computes(entry: Entry) -> bool:
-    return bool(entry.inputs) and not entry.sends and entry.gradient_of is None and entry.name not in READS
+    is_half = entry.name.endswith("pre_all_gather")  # of a norm: nobody's whole
+    return bool(entry.inputs) and not (entry.sends or is_half or entry.name in READS) and entry.gradient_of is None
 
 
 def _reads_same(entry: Entry, other: Entry, known: Mapping[int, Known]) -> bool:
     """All that both read; one may read a weight or a bias more."""
-    ours = [None if one is None else one.stored.number for one in (known.get(read.value) for read in entry.inputs)]
-    theirs = [read.value for read in other.inputs]
-    return all(a == b for a, b in zip(ours, theirs, strict=False)) if len(ours) != len(theirs) else ours == theirs
+    ours = {None if one is None else one.stored.number for one in (known.get(read.value) for read in entry.inputs)}
+    theirs = {read.value for read in other.inputs}
+    return ours <= theirs or ours >= theirs

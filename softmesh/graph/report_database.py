@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -70,17 +71,33 @@ def import_report(
             cursor = connection.cursor()
             create_database_schema(cursor)
             for file, report in reports.items():
-                rank = int(report.get("metadata", {}).get("rank", 0))
+                rank, _ = _rank_of(file, report)
                 _import_one(cursor, file, report, rank, captures[rank] * OPERATION_ID_STRIDE_PER_RANK_FILE)
                 captures[rank] += 1
             save_database_schema_version(cursor)
         for file, report in reports.items():
-            _write_descriptors(folder, report)
+            _write_descriptors(folder, report, *_rank_of(file, report))
             if generate_svgs:
                 generate_svg(list(report["graph"]), folder / f"{file.stem}.svg")
     except (OSError, sqlite3.Error) as error:
         raise MeshError(f"import_report: cannot write {database}: {error}.") from None
     return database
+
+
+# What a report brings about whose parts are of other kinds or sizes than those of a capture.
+_MALFORMED = (
+    *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
+    *(sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.IntegrityError),
+)
+
+
+def _rank_of(path: Path, report: Report) -> tuple[int, int]:
+    """And of how many there are."""
+    try:
+        metadata = report.get("metadata", {})
+        return int(metadata.get("rank", 0)), int(metadata.get("world_size", 1) or 1)
+    except (AttributeError, ArithmeticError, TypeError, ValueError) as error:
+        raise MeshError(f"import_report: the metadata of {path} name no rank: {error!r}.") from None
 
 
 def _files(path: Path) -> list[Path]:
@@ -98,10 +115,11 @@ def _read(path: Path) -> Report:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         graph, version = report["graph"], report["version"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
     if version != SUPPORTED_REPORT_VERSION:
-        raise MeshError(f"import_report: {path} has version {version}, known is {SUPPORTED_REPORT_VERSION}.")
+        named = reprlib.repr(version)
+        raise MeshError(f"import_report: {path} has version {named}, known is {SUPPORTED_REPORT_VERSION}.")
     if not isinstance(graph, list) or not all(isinstance(node, dict) and "counter" in node for node in graph):
         raise MeshError(f"import_report: {path} is no report of a graph capture: its graph is no list of nodes.")
     return dict(report)
@@ -120,7 +138,7 @@ def _import_one(cursor: sqlite3.Cursor, path: Path, report: Report, rank: int, b
         records = _beside(path, COMPARISON_RECORDS_SIDECAR_SUFFIX) or _read_json(path.parent / COMPARISON_RECORDS_FILE)
         import_tensor_comparison_records(cursor, records or {}, rank)
         import_metadata(cursor, {**get_tt_metal_git_report_metadata(), **report.get("metadata", {})})
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except _MALFORMED as error:
         raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
 
 
@@ -132,9 +150,7 @@ def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _write_descriptors(folder: Path, report: Report) -> None:
-    metadata = report.get("metadata", {})
-    rank, ranks = int(metadata.get("rank", 0)), int(metadata.get("world_size", 1) or 1)
+def _write_descriptors(folder: Path, report: Report, rank: int, ranks: int) -> None:
     for key, stem in (("cluster_descriptor", CLUSTER_FILE), ("mesh_coordinate_mapping", MAPPING_FILE)):
         if report.get(key):
             (folder / file_name(stem, ".yaml", rank, ranks)).write_text(str(report[key]), encoding="utf-8")

@@ -4,16 +4,15 @@ precision of compute kernels. Sizes are in tiles.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
 from softmesh.cores import CoreCoord, CoreRangeSet
-from softmesh.errors import ArgumentError
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config_base import HardwareConfig
 from softmesh.hardware.enums import Arch, NativeEnum
+from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
 # Precision of compute kernels.
 
@@ -99,16 +98,19 @@ class MatmulProgramConfig(HardwareConfig):
 
     def to_json(self) -> str:
         values = {field.name: _as_json(getattr(self, field.name)) for field in fields(cast(Any, self))}
-        return json.dumps(values, separators=(",", ":"), sort_keys=True)
+        return json_text(values)
 
     @classmethod
     def from_json(cls: type[_Config], text: str) -> _Config:
         """What `to_json` wrote."""
-        try:
-            data = json.loads(text)
-            return cls(**{name: _OF_JSON.get(name, _same)(value) for name, value in data.items() if value is not None})
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ArgumentError(f"{cls.__name__}.from_json(): not what to_json() wrote: {error}") from error
+
+        def made(data: Any) -> _Config:
+            values = checked_json(data, dict, "an object of fields")
+            return cls(
+                **{name: _OF_JSON.get(name, _same)(value) for name, value in values.items() if value is not None}
+            )
+
+        return from_json_text(f"{cls.__name__}.from_json", text, made)
 
 
 def _same(value: Any) -> Any:

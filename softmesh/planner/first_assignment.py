@@ -15,12 +15,13 @@ from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses
 
+Priced = tuple[Assignment, PlanCost]
 _PRICES = (0.0, 1e-13, 1e-12, 1e-11, 1e-9)  # seconds for a byte
 
 
-def first_assignment(problem: PlacementProblem, classes: NodeClasses) -> tuple[Assignment, PlanCost] | None:
+def first_assignment(problem: PlacementProblem, classes: NodeClasses) -> Priced | None:
     """The cheapest that fits, of those that the prices lead to; None where none of them does."""
-    best: tuple[Assignment, PlanCost] | None = None
+    best: Priced | None = None
     for price in _PRICES:
         found = _Greedy(problem, classes, price).assignment()
         if found is None:

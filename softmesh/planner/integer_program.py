@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout
 from softmesh.hardware.enums import DataType
-from softmesh.planner.first_assignment import first_assignment
+from softmesh.planner.first_assignment import Priced, first_assignment
 from softmesh.planner.linear_model import INFINITE, LinearModel, Terms
 from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses, classes_of, untied
@@ -47,6 +47,10 @@ class Solution:
     seconds: float  # that the search took
 
     @property
+    def priced(self) -> Priced | None:
+        return None if self.assignment is None or self.cost is None else (self.assignment, self.cost)
+
+    @property
     def gap(self) -> float:
         """How much of its time the plan may be above the optimum."""
         if self.cost is None or self.cost.ranked_seconds == 0:
@@ -55,14 +59,21 @@ class Solution:
 
 
 def solved(
-    problem: PlacementProblem, time_limit_s: float = 60.0, gap: float = 1e-4, below: float = math.inf
+    problem: PlacementProblem,
+    time_limit_s: float = 60.0,
+    gap: float = 1e-4,
+    below: float = math.inf,
+    first: Priced | None = None,
 ) -> Solution:
-    """The best assignment that is found in time; one of `below` seconds or more is of no use."""
+    """The best assignment that is found in time; one of `below` seconds or more is of no use.
+
+    `first` is one that is known; without it, the one that is found op by op.
+    """
     started = time.monotonic()
     if _least_kept(problem) > problem.memory_bytes:
         return Solution(None, None, math.inf, Status.INFEASIBLE, time.monotonic() - started)
-    classes = untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
-    first = first_assignment(problem, classes)
+    classes = classes_in(problem)
+    first = first or first_assignment(problem, classes)
     if first is not None and first[1].ranked_seconds >= below:
         first = None
     program = _Program(problem, classes)
@@ -79,6 +90,20 @@ def solved(
     if found is None:
         return Solution(None, None, bound, status, took)
     return Solution(*found, bound, status, took)
+
+
+def first_solution(problem: PlacementProblem) -> Solution:
+    """What is found op by op; its bound is that every op is at its fastest, and nothing is sent."""
+    started = time.monotonic()
+    bound = sum(min(one.total_seconds for one in own) for own in problem.strategies)
+    found = first_assignment(problem, classes_in(problem))
+    assignment, cost = found or (None, None)
+    return Solution(assignment, cost, bound, Status.TIME_LIMIT, time.monotonic() - started)
+
+
+def classes_in(problem: PlacementProblem) -> NodeClasses:
+    """What is decided once: equal layers, in graphs that can have some."""
+    return untied(problem) if len(problem.graph.nodes) <= _FEW_NODES else classes_of(problem)
 
 
 def _least_kept(problem: PlacementProblem) -> float:

@@ -15,7 +15,7 @@ from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents
 from softmesh.errors import MeshError
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
-from softmesh.planner.integer_program import Solution, Status, solved
+from softmesh.planner.integer_program import Solution, Status, first_solution, solved
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.op_strategies import StrategyFinder
 from softmesh.planner.pipeline_cuts import boundaries, cut, least_seconds, pipeline_seconds
@@ -97,10 +97,9 @@ def _without_twins(choices: Sequence[MeshChoice]) -> list[MeshChoice]:
     return list(kinds.values())
 
 
-def _share(waiting: Sequence[MeshChoice]) -> float:
-    """Of the time that is left, what the first gets: a whole mesh as much as three pipelines."""
-    weights = [3 if choice.stages == 1 else 1 for choice in waiting]
-    return weights[0] / sum(weights)
+def _share(waiting: int) -> float:
+    """Of the time that is left, what the first of them gets: as much as three others."""
+    return 3 / (waiting + 2)
 
 
 @dataclass
@@ -113,6 +112,7 @@ class _Look:
     seconds: float | None = None
     why: str = ""
     is_open: bool = True  # whether a longer search could tell more
+    first: Solution | None = None  # what is found without a search
 
 
 class _Search:
@@ -125,15 +125,34 @@ class _Search:
 
     def over(self, choices: Sequence[MeshChoice]) -> SearchResult:
         looks = self._set_up(choices)
+        whole = [look for look in looks if look.is_open and look.choice.stages == 1]
+        if len(whole) > 1:
+            self._look_before(whole)
+            looks.sort(key=lambda look: (look.choice.stages, look.seconds or math.inf, look.bound))
         first = [look for look in looks if look.is_open]
         for at, look in enumerate(first):
-            share = self._left * _share([one.choice for one in first[at:]])
+            share = self._left * _share(len(first) - at)
             self._look_at(look, max(_LEAST_SECONDS, share))
         again = sorted((look for look in first if look.is_open), key=lambda look: look.bound)
         for at, look in enumerate(again):  # with the time that others have left
             if self._left > _LEAST_SECONDS:
                 self._look_at(look, self._left / (len(again) - at))
         return self._result(looks)
+
+    def _look_before(self, looks: Sequence[_Look]) -> None:
+        """A plan for each that is found without a search: the mesh for which it is fastest is searched first."""
+        for look in looks:
+            assert look.problem is not None
+            look.first = first_solution(look.problem)
+            found = self._found(look.choice, look.problem, look.first)
+            if found is not None:
+                self._take(look, found)
+
+    def _take(self, look: _Look, found: Found) -> None:
+        look.seconds = found.seconds if look.seconds is None else min(found.seconds, look.seconds)
+        look.why = "it takes longer"
+        if self._best is None or found.seconds < self._best.seconds:
+            self._best = found
 
     @property
     def _left(self) -> float:
@@ -197,16 +216,14 @@ class _Search:
         if found is None:
             look.why = self._why_not(solution, limit)
             return
-        look.seconds = found.seconds if look.seconds is None else min(found.seconds, look.seconds)
-        look.why = "it takes longer"
-        if self._best is None or found.seconds < self._best.seconds:
-            self._best = found
+        self._take(look, found)
 
     def _solved(self, look: _Look, limit: float, until: float) -> tuple[Solution, Found | None, float]:
         problem, bound = look.problem, math.inf
         assert problem is not None
         for _ in range(_TIGHTER if look.choice.stages > 1 else 1):
-            solution = solved(problem, max(until - time.monotonic(), 1.0), self._gap, limit)
+            left = max(until - time.monotonic(), 1.0)
+            solution = solved(problem, left, self._gap, limit, None if look.first is None else look.first.priced)
             found = self._found(look.choice, problem, solution)
             bound = min(bound, least_seconds(self._goal, solution.bound, look.choice.stages))
             if found is not None or solution.assignment is None:

@@ -167,7 +167,7 @@ def _description(file: SharedFile) -> dict[str, Any]:
             raise ValueError(f"a description of {length} bytes")
         found = json.loads(file.memory[_TEXT : _TEXT + length])
         return {**found, "name": found["name"], "kind": found["kind"]}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         file.close()
         raise MeshError(f"connect: {file.path} is nothing that softmesh exported: {error}") from None
 

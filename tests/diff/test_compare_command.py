@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -279,3 +280,57 @@ def test_arguments_are_checked(given: dict[str, object]) -> None:
     arguments: dict[str, object] = {"program": lambda: None, "reference": lambda: None, **given}
     with pytest.raises(ttnn.ArgumentError, match=next(iter(given))):
         ttnn.compare(**arguments)  # type: ignore[arg-type]
+
+
+def gelus(count: int, width: int = 64, *, raises: bool = False) -> Callable[[], torch.Tensor]:
+    def run() -> torch.Tensor:
+        draw = torch.Generator().manual_seed(0)
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+            x = ttnn.from_torch(torch.randn(32, width, generator=draw), layout=ttnn.TILE_LAYOUT, device=mesh)
+            for _ in range(count):
+                x = ttnn.gelu(x)
+            if raises:
+                raise ValueError("late")
+            return ttnn.to_torch(ttnn.get_device_tensors(x)[0])
+
+    return run
+
+
+def test_programs_of_other_lengths_are_compared_as_far_as_they_go() -> None:
+    longer = ttnn.compare(gelus(5), gelus(3))
+    assert longer.first is not None
+    assert (longer.first.op, longer.first.cause) == ("gelu", Cause.OTHER_PROGRAM)
+    assert any("only the program has gelu" in note for note in longer.notes)
+    shorter = ttnn.compare(gelus(2), gelus(5))
+    assert shorter.first is not None
+    assert (shorter.first.op, shorter.first.cause) == ("to_torch", Cause.OTHER_INPUT)
+    assert any("only the reference has gelu" in note for note in shorter.notes)
+
+
+def test_shapes_that_cannot_be_matched_are_told() -> None:
+    found = ttnn.compare(gelus(2, 128), gelus(2, 64)).first
+    assert found is not None
+    assert (found.op, found.cause) == ("from_torch", Cause.OTHER_VALUES)
+    assert "(32, 128)" in found.explanation
+    assert "(32, 64)" in found.explanation
+
+
+def test_what_a_program_raises_is_told_with_its_line() -> None:
+    with pytest.raises(
+        ttnn.MeshError, match=r"late \(at test_compare_command.py:\d+\); all it had computed until then"
+    ):
+        ttnn.compare(gelus(1, raises=True), gelus(1))
+
+
+def test_another_math_fidelity_is_a_note() -> None:
+    def product(fidelity: ttnn.MathFidelity) -> Callable[[], None]:
+        def run() -> None:
+            with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)) as mesh:
+                x = ttnn.from_torch(torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+                ttnn.matmul(x, x, compute_kernel_config=ttnn.WormholeComputeKernelConfig(math_fidelity=fidelity))
+
+        return run
+
+    found = ttnn.compare(product(ttnn.MathFidelity.LoFi), product(ttnn.MathFidelity.HiFi4))
+    assert found.agrees
+    assert any("runs at LoFi, the reference at HiFi4" in note for note in found.notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 
@@ -13,12 +14,14 @@ from softmesh import Replicate
 from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured
 from softmesh.planner.constraints import MemoryShare, Pinned
+from softmesh.planner.first_assignment import first_assignment
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Status, solved
 from softmesh.planner.layout_plan import plan
 from softmesh.planner.parallel_degrees import degrees
 from softmesh.planner.pipeline_cuts import boundaries, cut
 from softmesh.planner.problem_setup import problem_of
+from softmesh.planner.repeated_layers import classes_of
 from softmesh.planner.system_meshes import meshes_of
 
 
@@ -151,3 +154,18 @@ def test_a_search_that_runs_out_of_time_returns_its_best_plan_and_the_gap() -> N
     assert found.cost.fits
     assert 0 <= found.gap <= 1
     assert found.bound <= found.cost.ranked_seconds * (1 + 1e-6)
+
+
+def test_there_is_a_plan_before_the_search_begins() -> None:
+    (mesh,) = meshes_of("N300")
+    graph = captured(mlps, {"layers": 2}, chip=mesh.chip)
+    problem = problem_of(graph, mesh.shape, mesh.lines, mesh.chip)
+    found = first_assignment(problem, classes_of(problem))
+    best = solved(problem).cost
+    assert found is not None
+    assert best is not None
+    assert found[1].fits
+    assert best.ranked_seconds * (1 - 1e-4) <= found[1].ranked_seconds <= best.ranked_seconds * 3
+    least = dataclasses.replace(problem, memory_bytes=int(best.peak * 0.5))
+    tight, answer = first_assignment(least, classes_of(least)), solved(least)
+    assert tight is None or (answer.cost is not None and tight[1].peak <= least.memory_bytes)

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -18,10 +20,13 @@ import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh.cost.measurements import read_measurements, shipped_tables
 from softmesh.errors import SoftmeshError
 from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.mesh_binding import places_in
+from softmesh.graph.report_database import import_report
 from softmesh.input_files.text_files import printable
+from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 from softmesh.processes.bindings.mapping_files import load_subcontexts
 from softmesh.processes.bindings.rank_bindings import load
 from softmesh.processes.launcher.rankfile import hosts_by_rank
@@ -114,6 +119,10 @@ def findings_of(text: str, _: Path) -> None:
         assert is_clear(str(finding)), finding
 
 
+def program_in(path: Path) -> object:
+    return unpacked(LightMetalBinary.load_from_file(str(path)))
+
+
 CORES = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (1, 3)), ttnn.CoreRange((4, 4), (5, 5))])
 SHARDS = ttnn.ShardSpec(CORES, [32, 64], ttnn.ShardOrientation.ROW_MAJOR)
 ND_SHARDS = ttnn.NdShardSpec([1, 32, 64], CORES, ttnn.ShardOrientation.COL_MAJOR)
@@ -122,6 +131,10 @@ CONFIGS = [
     ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, SHARDS),
     ttnn.MemoryConfig(ttnn.BufferType.L1, ND_SHARDS),
 ]
+PRODUCT = ttnn.MatmulMultiCoreReuseProgramConfig(
+    compute_with_storage_grid_size=(8, 4), in0_block_w=1, out_subblock_h=1, out_subblock_w=2, per_core_M=1, per_core_N=2
+)
+RECORDED = packed({"calls": [{"name": "relu", "made": [1]}]}, [b"abc"])
 INDEX = {
     "format": index.FORMAT, "step": 3, "mesh": [2, 4], "axes": ["dp", "tp"], "optimizer": {"kind": "adam", "step": 3},
     "scheduler": None, "random": [{"torch": "00"}], "extra": {"epoch": 1},
@@ -136,6 +149,11 @@ def first_lines(path: Path, count: int) -> str:
     return "\n".join(path.read_text().splitlines()[:count]) + "\n"
 
 
+def first_measurements(count: int) -> str:
+    with gzip.open(shipped_tables()[0], "rt") as table:
+        return "".join(islice(table, count))
+
+
 def fixture(*parts: str) -> str:
     return FIXTURES.joinpath(*parts).read_text()
 
@@ -148,6 +166,12 @@ PARSERS = {
     "NdShardSpec": Parser(lambda text, _: ttnn.NdShardSpec.from_json(text), [ND_SHARDS.to_json()]),
     "MemoryConfig": Parser(
         lambda text, _: repr(ttnn.MemoryConfig.from_json(text)), [config.to_json() for config in CONFIGS]
+    ),
+    "program config": Parser(lambda text, _: repr(type(PRODUCT).from_json(text)), [PRODUCT.to_json()]),
+    "measurements": Parser(in_file("measured.csv", read_measurements), [first_measurements(2)]),
+    "program of Light Metal": Parser(in_file("b", program_in), [bytes(RECORDED.get_data()).decode("latin-1")]),
+    "report of a capture": Parser(
+        in_file("report.json", lambda path: import_report(path, path.parent)), [fixture("graph", "report.json")]
     ),
     "checkpoint index": Parser(in_file("index.json", lambda path: index.read(path.parent)), [json.dumps(INDEX)]),
     "mesh graph descriptor": Parser(

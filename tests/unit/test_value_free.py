@@ -93,8 +93,10 @@ def test_a_mesh_program_runs_without_values(idle_machine: None) -> None:
 
 
 def test_after_the_block_values_are_computed_again() -> None:
+    threads = torch.get_num_threads()
     with without_values():
         torch.ones(1000, 1000)
+    assert torch.get_num_threads() == threads
     assert torch.ones(1000, 1000).sum() == 1_000_000
 
 

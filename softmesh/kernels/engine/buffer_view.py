@@ -82,7 +82,10 @@ class BufferView(ABC):
             done += count
 
     def check_written(self, is_strict: bool) -> None:
-        """Before a read; without strict mode it is told once."""
+        """Before a read; without strict mode it is told once of a tensor.
+
+        Programs run once on plain buffers, before there is anything in them, so that they are compiled.
+        """
         if not self._is_undefined or self.was_written or self._is_told:
             return
         message = (
@@ -92,7 +95,8 @@ class BufferView(ABC):
         if is_strict:
             raise MeshError(message)
         self._is_told = True
-        warn(message, SoftmeshWarning)
+        if not isinstance(self, RawBufferView):
+            warn(message, SoftmeshWarning)
 
     @abstractmethod
     def _initial_bytes(self, mesh_slice: MeshSlice) -> ByteOverlay:

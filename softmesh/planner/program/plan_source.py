@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from softmesh.distributed.layouts import Layout
 from softmesh.distributed.plan_table import size, time
@@ -12,6 +11,7 @@ from softmesh.errors import NotModelled
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
 from softmesh.placement.placements import Shard
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.file_parts import MASKS, RUNNING, SPREADING
 from softmesh.planner.program.function_text import FunctionText, write_parts
@@ -21,11 +21,8 @@ from softmesh.planner.program.leaf_patterns import counted_name, pattern_of
 from softmesh.planner.program.plan_calls import calls_of
 from softmesh.planner.program.python_text import call_lines, literal, quoted
 
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
-
-def source_of(plan: LayoutPlan) -> str:
+def source_of(plan: ChosenLayout) -> str:
     """Of a plan without a pipeline."""
     if len(plan.stages) > 1:
         raise NotModelled(
@@ -55,7 +52,7 @@ def _is_shared(move: Move, layers: Sequence[tuple[int, int]]) -> bool:
     return len({at for node in move.consumers for at, (a, b) in enumerate(layers) if a <= node < b}) > 1
 
 
-def _heading(plan: LayoutPlan) -> Iterator[str]:
+def _heading(plan: ChosenLayout) -> Iterator[str]:
     mesh = "x".join(map(str, plan.mesh_shape))
     system = "" if plan.opening is None or plan.opening.system is None else f" of {plan.opening.system}"
     yield f'"""A model on a {mesh} mesh{system}, laid out by softmesh.plan.'
@@ -69,7 +66,7 @@ def _heading(plan: LayoutPlan) -> Iterator[str]:
     yield f"MESH = {literal(plan.mesh_shape)}"
 
 
-def _tables(plan: LayoutPlan) -> Iterator[str]:
+def _tables(plan: ChosenLayout) -> Iterator[str]:
     graph = plan.problem.graph
     yield "# Each tensor: its shape, dtype and layout, and the dim that is shared along each axis of the mesh."
     yield "TENSORS = {"
@@ -107,7 +104,7 @@ def _entries(names: list[str], said: str) -> Iterator[str]:
     yield f"    **{{{pattern.f_string()}: {said} for i in {span}}},"
 
 
-def _dims(plan: LayoutPlan, name: str, layout: Layout) -> tuple[int | None, ...]:
+def _dims(plan: ChosenLayout, name: str, layout: Layout) -> tuple[int | None, ...]:
     """What `mapper` takes; TT-NN cuts a dim along one axis or along all."""
     dims = tuple(word.dim if isinstance(word, Shard) else None for word in layout)
     shared = [dim for dim in dims if dim is not None]
@@ -120,7 +117,7 @@ def _dims(plan: LayoutPlan, name: str, layout: Layout) -> tuple[int | None, ...]
     return dims
 
 
-def _running(plan: LayoutPlan) -> str:
+def _running(plan: ChosenLayout) -> str:
     fabric = plan.opening.fabric if plan.opening is not None else settings.active().config
     several = any(n > 1 for n in plan.mesh_shape)
     if several and fabric == FabricConfig.DISABLED:
