@@ -32,7 +32,7 @@ def gpt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["DP 8", "TP 8", "DP 2 x TP 4", "FSDP 8"])
+@pytest.mark.parametrize("name", ["DP 8", "TP 8", "DP 2 x TP 4"])
 def test_a_parallel_form_raises_no_alarm(name: str, gpt: Any) -> None:
     text, plan = gpt.Text(), gpt.Plan(steps=2, warmup=2)
     shape = gpt.Shape(text.vocabulary, blocks=1)
