@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
+from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.file_parts import MASKS
 from softmesh.planner.program.function_text import LayerFunction
@@ -20,9 +21,11 @@ IMPORTS = ("import sys", "", "import safetensors.torch", "import torch", "", "im
 CLOSING = "        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)\n"
 
 
-def is_shared(move: Move, layers: Sequence[tuple[int, int]]) -> bool:
-    """Whether several layers read what is moved."""
-    return len({at for node in move.consumers for at, (a, b) in enumerate(layers) if a <= node < b}) > 1
+def is_shared(move: Move, graph: OpGraph, layers: Sequence[tuple[int, int]]) -> bool:
+    """Whether several layers read what is moved, and none of them makes it."""
+    readers = {at for node in move.consumers for at, (a, b) in enumerate(layers) if a <= node < b}
+    maker = graph.makers.get(move.value)
+    return len(readers) > 1 and (maker is None or not any(a <= maker < b for a, b in layers))
 
 
 def function_blocks(functions: Sequence[LayerFunction], *, has_masks: bool) -> list[str]:

@@ -84,7 +84,7 @@ def _stage_texts(plan: LayoutPlan) -> list[_StageText]:
             n for n in graph.outputs if (stage.first <= graph.makers[n] < stage.end if n in graph.makers else is_last)
         )
         part = Part(stage.first, stage.end, given, (*handed, *left))
-        calls = calls_of(plan, lambda move: is_shared(move, layers), part)
+        calls = calls_of(plan, lambda move: is_shared(move, graph, layers), part)
         found.append(_StageText(stage, handed, left, calls))
         given = handed
     return found

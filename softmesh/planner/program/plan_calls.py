@@ -67,7 +67,7 @@ class Part(NamedTuple):
 def calls_of(
     plan: LayoutPlan, hoisted: Callable[[Move], bool] = lambda move: False, part: Part | None = None
 ) -> PlanCalls:
-    """`hoisted` tells which moves of leaves are made before all ops; without a part it is all of the plan."""
+    """`hoisted` tells which moves are made as soon as a value is there; without a part it is all of the plan."""
     graph = plan.problem.graph
     return _Writer(plan, hoisted).written(part or Part(0, len(graph.nodes), (), graph.outputs))
 
@@ -123,17 +123,31 @@ class _Writer:
         given = tuple(Symbol(graph.nodes[graph.makers[n]].op.rpartition(".")[2]) for n in part.given)
         self._symbols.update({(n, self._given(n)): one for n, one in zip(part.given, given, strict=True)})
         with intercepting(self._called):
-            for move in plan.cost.moves:
-                is_here = any(part.first <= node < part.end for node in move.consumers)
-                if is_here and move.value not in graph.makers and self._hoisted(move):
-                    self._moved(move.value, move.end)
+            for number in (*(leaf.number for leaf in graph.leaves), *part.given):
+                self._hoist(number, part)
             for node in graph.nodes[part.first : part.end]:
                 self._at = node.number
                 self._compute(node)
+                for number in node.results:
+                    self._hoist(number, part)
             self._at = part.end
             outputs = tuple(self._left(number) for number in part.left)
         masks = {symbol: key for key, symbol in self._masks.items()}
         return PlanCalls(tuple(self._calls), self._leaves, given, masks, outputs)
+
+    @cached_property
+    def _early(self) -> dict[int, list[Move]]:
+        """By value: moves that are made as soon as it is there."""
+        found: dict[int, list[Move]] = {}
+        for move in self._plan.cost.moves:
+            if self._hoisted(move):
+                found.setdefault(move.value, []).append(move)
+        return found
+
+    def _hoist(self, number: int, part: Part) -> None:
+        for move in self._early.get(number, ()):
+            if any(part.first <= node < part.end for node in move.consumers):
+                self._moved(number, move.end)
 
     def _compute(self, node: GraphNode) -> None:
         strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]

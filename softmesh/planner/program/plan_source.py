@@ -35,7 +35,7 @@ def _mesh_source(plan: LayoutPlan) -> str:
     """Of a plan without a pipeline."""
     graph = plan.problem.graph
     layers = layer_spans(plan.problem)
-    calls = calls_of(plan, lambda move: is_shared(move, layers))
+    calls = calls_of(plan, lambda move: is_shared(move, graph, layers))
     text, functions = FunctionText(calls, graph), list[LayerFunction]()
     write_parts(text, parts_of(blocks_of(calls, layers), calls), calls, graph, functions, {})
     outputs = ", ".join(text.told[symbol] for symbol in calls.outputs)
