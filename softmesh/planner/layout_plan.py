@@ -24,7 +24,7 @@ from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.op_strategies import OpStrategy
-from softmesh.planner.pipeline_cuts import pipeline_seconds
+from softmesh.planner.pipeline_cuts import least_seconds, pipeline_seconds
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom
 from softmesh.planner.program.followed_plan import following
@@ -48,7 +48,7 @@ class LayoutPlan:
     problem: PlacementProblem
     assignment: Assignment
     cost: PlanCost
-    bound: float  # seconds: no plan for this mesh, in as many stages, takes less
+    bound: float  # no plan for this mesh, in as many stages, has fewer `ranked_seconds`
     gap: float  # how much of its time it may be above that
     status: Status
     goal: Goal = Goal.DECODE
@@ -77,8 +77,14 @@ class LayoutPlan:
         return pipeline_seconds(self.goal, self.stages) if self.stages else self.cost.seconds
 
     @property
+    def ranked_seconds(self) -> float:
+        """With something for every launch: what is minimised, and what bounds and the gap are told of."""
+        launches = self.cost.ranked_seconds - self.cost.seconds
+        return self.seconds + least_seconds(self.goal, launches, max(len(self.stages), 1))
+
+    @property
     def search_bound(self) -> float:
-        """Seconds: no plan for any mesh that was looked at takes less."""
+        """No plan for any mesh that was looked at has fewer `ranked_seconds`."""
         return min([self.bound, *(one.bound for one in self.candidates)])
 
     @property
@@ -237,14 +243,12 @@ def best_plan(
     cost = found.solution.cost
     assert cost is not None
     assert found.solution.assignment is not None
-    bound = result.candidates[0].bound
-    ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
-    return LayoutPlan(
+    made = LayoutPlan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(bound, ranked),
-        max(0.0, 1 - bound / ranked) if ranked else 0.0,
+        result.candidates[0].bound,
+        0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,
@@ -253,6 +257,8 @@ def best_plan(
         time.monotonic() - started,
         freedom,
     )
+    ranked = made.ranked_seconds
+    return replace(made, bound=min(made.bound, ranked), gap=max(0.0, 1 - made.bound / ranked) if ranked else 0.0)
 
 
 _GOALS = [goal.value for goal in Goal]
