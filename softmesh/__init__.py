@@ -216,7 +216,6 @@ with _collector_paused():
     from softmesh.strictness import lenient
     from softmesh.tensor import device_pages as _device_pages
     from softmesh.tensor import methods as _methods
-    from softmesh.tensor import shard_extraction as _shard_extraction
     from softmesh.tensor.composers import (
         ConcatMesh2dToTensor,
         ConcatMeshToTensor,

@@ -535,6 +535,7 @@ from softmesh import core as core
 from softmesh import database as database
 from softmesh import device as device
 from softmesh import diff as diff
+from softmesh import disaggregation as disaggregation
 from softmesh import distributed as distributed
 from softmesh import dot_access as dot_access
 from softmesh import experimental as experimental

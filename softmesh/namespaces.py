@@ -44,6 +44,18 @@ REASONS: dict[str, str] = {
     "experimental.deepseek_prefill.offset_cumsum": (
         f"{_FORMS}; count with ttnn.experimental.deepseek_prefill.masked_bincount and use ttnn.cumsum"
     ),
+    **dict.fromkeys(
+        (
+            "disaggregation.export_to_protobuf_file",
+            "disaggregation.get_or_build_kv_chunk_table",
+            "disaggregation.import_from_protobuf",
+            "disaggregation.import_from_protobuf_file",
+        ),
+        "the fields of its files are not documented; build the ttnn.disaggregation.KvChunkAddressTable in each process",
+    ),
+    "disaggregation.tensor_from_bf16_bytes": (
+        "the order of its bytes is not documented; use ttnn.from_torch of torch.frombuffer(data, dtype=torch.bfloat16)"
+    ),
     "experimental.deepseek_prefill.inbound_socket_service_sync": (
         "it waits on worker cores for a stream service, and those are not modelled; use the service's barrier() and "
         "get_backing_tensor()"
@@ -137,6 +149,7 @@ _DEVICE = (
 FLAT: dict[str, tuple[str, ...]] = {
     "core": ("hardware.shape",),
     "device": _DEVICE,
+    "disaggregation": ("ops.kv_cache.chunk_address_table",),
     "types": (),
     "operations": (),
     "operations.activations": ("ops.golden.golden_elementwise",),
@@ -149,7 +162,7 @@ FLAT: dict[str, tuple[str, ...]] = {
     "operations.pool": ("ops.golden.golden_pool",),
     "operations.reduction": (),
     "operations.transformer": ("transformer",),
-    "_ttnn": (),
+    "_ttnn": ("runtime.queues.operation_ids",),
     "_ttnn.bfp_utils": (),
     "_ttnn.core": ("tensor.native_names", "light_metal.binary_format"),
     "_ttnn.device": _DEVICE,

@@ -263,11 +263,11 @@ def ring_joint_scaled_dot_product_attention(
     persistent_output_buffer_joint_k: Tensor | None = None,
     persistent_output_buffer_joint_v: Tensor | None = None,
     kv_cache_batch_idx: int | None = None,
+    slot_id: Tensor | None = None,
+    kv_cache_num_layers: int | None = None,
+    kv_cache_layer_idx: int | None = None,
     kv_actual_isl: object = None,
-    slot_id: object = None,
     kv_actual_isl_tensor: object = None,
-    kv_cache_num_layers: object = None,
-    kv_cache_layer_idx: object = None,
     kv_valid_end_tensor: object = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(the result of the device's own queries, that of the joint ones, their largest scores and then their sums)."""
@@ -292,11 +292,11 @@ def ring_mla(
     use_column_major_ccl: bool | None = None,
     is_balanced: object = None,
     kv_cache_batch_idx: int | None = None,
+    slot_id: Tensor | None = None,
+    kv_cache_num_layers: int | None = None,
+    kv_cache_layer_idx: int | None = None,
     kv_actual_isl: object = None,
-    slot_id: object = None,
     kv_actual_isl_tensor: object = None,
-    kv_cache_num_layers: object = None,
-    kv_cache_layer_idx: object = None,
     kv_valid_end_tensor: object = None,
 ) -> tuple[Tensor, Tensor]:
     """(causal latent attention of the device's own queries, the logarithms of its sums)"""

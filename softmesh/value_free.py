@@ -86,6 +86,15 @@ class _Facts(NamedTuple):
     of_zeros: Callable[..., Any] | None  # what it finds in zeros, where it looks at values
 
 
+def _of_small_values(func: Any, args: tuple[Any, ...], named: dict[str, Any], writes: bool) -> Any:
+    try:
+        return func(*args, **named)
+    except RuntimeError:
+        if not (writes and any(map(_is_one_number, _tensors((args, tuple(named.values())))))):
+            raise
+        return _left_as_it_is(func._schema, args, named)  # to a small part of something large
+
+
 class _ShapesOnly(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -105,12 +114,7 @@ class _ShapesOnly(TorchDispatchMode):
         if named:
             most = max(most, _most(tuple(named.values())))
         if most < LARGE and (facts.writes or (0 <= most <= _FEW and not facts.is_sized)):
-            try:
-                return func(*args, **named)
-            except RuntimeError:
-                if not (facts.writes and any(map(_is_one_number, _tensors((args, tuple(named.values())))))):
-                    raise
-                return _left_as_it_is(func._schema, args, named)  # to a small part of something large
+            return _of_small_values(func, args, named, facts.writes)
         if facts.is_view:
             try:
                 return func(*args, **named)

@@ -27,6 +27,18 @@ EXAMPLES = [
 ]
 
 
+PICTURE = re.compile(r"`softmesh (?P<command>[^`]* -o docs/\w+\.svg)`")
+
+DRAWN = sorted(
+    {
+        " ".join(match["command"].split())
+        for document in DOCUMENTS
+        for match in re.finditer(
+            r"`softmesh (?P<command>[^`]* -o docs/\w+\.svg)`", document.read_text(encoding="utf-8")
+        )
+    }
+)
+
 SESSION = re.compile(r"```console\n\$ softmesh (?P<command>[^\n]*)\n(?P<output>.*?)```", re.DOTALL)
 
 SESSIONS = [
@@ -96,3 +108,14 @@ def test_there_are_examples_to_run() -> None:
 def test_links_to_files_of_the_project_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|reference/)([^)#]+)\)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("command", DRAWN)
+def test_a_picture_of_the_documents_is_what_its_command_draws(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *words, _, file = shlex.split(command)
+    monkeypatch.chdir(ROOT)
+    drawn = tmp_path / "drawn.svg"
+    assert CliRunner().invoke(commands, [*words, "-o", str(drawn)]).exit_code == 0
+    assert drawn.read_text(encoding="utf-8") == Path(file).read_text(encoding="utf-8"), f"draw it again: {command}"

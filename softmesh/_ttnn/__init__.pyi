@@ -15,3 +15,4 @@ from softmesh._ttnn import reports as reports
 from softmesh._ttnn import tensor as tensor
 from softmesh._ttnn import types as types
 from softmesh import *
+from softmesh.runtime.queues.operation_ids import *

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from softmesh.collectives.overload_signatures import composite
 from softmesh.collectives.ttnn_collectives import all_gather, route_of
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.ops.attention.prefill import check_strategy
 from softmesh.ops.attention.sequence_parallel import (
@@ -20,8 +21,9 @@ from softmesh.ops.attention.sequence_parallel import (
     ring_latent_attention,
 )
 from softmesh.ops.attention.sparse_attention import indexer_score_dsa
-from softmesh.ops.data_movement.slice_and_pad import slice_, slice_write
+from softmesh.ops.data_movement.slice_and_pad import pad, slice_, slice_write
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.dtype import Layout
 from softmesh.tensor.implicit_operands import device_index_along
 from softmesh.tensor.tensor import Tensor
 
@@ -39,16 +41,17 @@ _RING = (
     "dim multi_device_global_semaphore num_links cluster_axis mesh_device topology subdevice_id? "
     "scale? compute_kernel_config? program_config"
 )
-_CACHED = "kv_actual_isl? slot_id? kv_actual_isl_tensor? kv_cache_num_layers? kv_cache_layer_idx? kv_valid_end_tensor?"
+_NOT_CACHED = "kv_actual_isl? kv_actual_isl_tensor? kv_valid_end_tensor?"
+_CACHED = f"slot_id:tensor? kv_cache_num_layers:int? kv_cache_layer_idx:int? {_NOT_CACHED}"
 
 
 def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Tensor:
     """All pieces along dim 2, in the buffer. One that is longer keeps what it held behind them.
 
-    Of caches of several sequences, with `kv_cache_batch_idx`, those of one.
+    Of caches of several sequences, with `kv_cache_batch_idx` or `slot_id`, those of one.
     """
     route = route_of(given)
-    part = _sequence_of(part, given.get("kv_cache_batch_idx"))
+    part = _of_slot(part, given) if given.get("slot_id") is not None else _sequence_of(part, given)
     at, axis, mesh = given["dim"], given["cluster_axis"], part.device()
     pieces = 1 if mesh is None else mesh.shape[axis]
     is_longer = buffer is not None and buffer.shape[at] > part.shape[at] * pieces
@@ -59,7 +62,10 @@ def _gathered(part: Tensor, buffer: Tensor | None, given: dict[str, Any]) -> Ten
     return whole
 
 
-def _sequence_of(caches: Tensor, batch: int | None) -> Tensor:
+def _sequence_of(caches: Tensor, given: dict[str, Any]) -> Tensor:
+    batch = given.get("kv_cache_batch_idx")
+    if given.get("kv_cache_num_layers") not in (None, 1) or given.get("kv_cache_layer_idx"):
+        raise ArgumentError("kv_cache_num_layers and kv_cache_layer_idx go with slot_id: pass it, or leave them out.")
     if batch is None:
         return caches
     if not 0 <= batch < caches.shape[0]:
@@ -67,6 +73,27 @@ def _sequence_of(caches: Tensor, batch: int | None) -> Tensor:
             f"kv_cache_batch_idx={batch} must lie within 0 to {caches.shape[0] - 1}: the caches are {caches.shape}."
         )
     return cast(Tensor, slice_(caches, [batch, 0, 0, 0], [batch + 1, *list(caches.shape)[1:]]))
+
+
+def _of_slot(caches: Tensor, given: dict[str, Any]) -> Tensor:
+    """Row slot * layers + layer of the caches, as update_padded_kv_cache fills it; the slot is read on the devices."""
+    layers, layer = given.get("kv_cache_num_layers") or 1, given.get("kv_cache_layer_idx") or 0
+    slot = cast(Tensor, given["slot_id"])
+    if given.get("kv_cache_batch_idx") is not None:
+        raise ArgumentError("give kv_cache_batch_idx, a number, or slot_id, a tensor; not both.")
+    if slot.logical_volume() != 1 or slot.layout is not Layout.ROW_MAJOR or slot.device() is None:
+        raise MeshError(
+            f"slot_id must be a ROW_MAJOR tensor of one integer on the devices, got {list(slot.shape)}, {slot.layout}."
+        )
+    if not 0 <= layer < layers or caches.shape[0] % layers:
+        raise MeshError(
+            f"kv_cache_layer_idx={layer} must lie within kv_cache_num_layers={layers}, and the layers divide the "
+            f"{caches.shape[0]} rows of the caches {caches.shape}."
+        )
+    add, multiply, reshape = (OPERATIONS[name] for name in ("add", "multiply", "reshape"))
+    first = add(multiply(reshape(slot, [1]), layers), layer)
+    ends = [pad(one, [(0, 3)], 0) for one in (first, add(first, 1))]
+    return cast(Tensor, slice_(caches, *ends, slice_dim=0, num_devices=caches.shape[0]))
 
 
 def _ring(op: str, q: Tensor, given: dict[str, Any]) -> tuple[int, Tensor]:
@@ -87,7 +114,8 @@ def _refuse(op: str, given: dict[str, Any], names: str) -> None:
         if not (value is None or (isinstance(value, int) and value in (0, _DEFAULTS.get(name)))):
             raise NotModelled(
                 f"{op}: {name} is not modelled: keys and values come from the tensors that are given, in the order of "
-                "devices."
+                "devices. Leave it out; gather a cache that lies otherwise with ttnn.all_gather, cut and order it with "
+                "ttnn.slice and ttnn.concat, and attend with ttnn.transformer.scaled_dot_product_attention."
             )
 
 
@@ -145,7 +173,7 @@ def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tenso
     With `logical_l` the joint sequence is split over the devices too, and padding from there on. With `is_cross`
     there may be more keys than queries.
     """
-    _refuse(JOINT, given, f"{_CACHED} circular_kv_cache")
+    _refuse(JOINT, given, f"{_NOT_CACHED} circular_kv_cache")
     return _joint_attention(JOINT, given)
 
 
@@ -166,7 +194,7 @@ def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, T
 )
 def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
     """(causal latent attention of the device's own queries, the logarithms of its sums)"""
-    _refuse(LATENT, given, _CACHED)
+    _refuse(LATENT, given, _NOT_CACHED)
     q = given["input_tensor_q"]
     devices, place = _ring(LATENT, q, given)
     kv = _gathered(given["input_tensor_kv"], given["persistent_output_buffer_kv"], given)

@@ -1,4 +1,4 @@
-"""What kind of op a name tells: `LayerNormDeviceOperation`, `ttnn.rms_norm` and `ds_rms_norm` are norms.
+"""The kind of an op by its name: `LayerNormDeviceOperation`, `ttnn.rms_norm` and `ds_rms_norm` are norms.
 
 Measurement tables name ops as profilers, programs and models do; the words in a name are what they have in common.
 """

@@ -89,12 +89,25 @@ def same_size(ours: Entry, theirs: Entry) -> bool:
 
 
 def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:
-    matcher = SequenceMatcher(None, [key(one) for one in ours], [key(one) for one in theirs], autojunk=False)
+    """Reads that follow one another on a line count as one: one run may read in more pieces than the other."""
+    left, right = _read_together(ours, key), _read_together(theirs, key)
+    matcher = SequenceMatcher(None, [key(one[0]) for one in left], [key(one[0]) for one in right], autojunk=False)
     return {
-        ours[a + step].number: theirs[b + step].number
+        own.number: other.number
         for a, b, count in matcher.get_matching_blocks()
         for step in range(count)
+        for own, other in zip(left[a + step], right[b + step], strict=False)
     }
+
+
+def _read_together(entries: Sequence[Entry], key: Key) -> list[list[Entry]]:
+    found: list[list[Entry]] = []
+    for entry in entries:
+        if found and entry.name in READS and key(entry) == key(found[-1][-1]):
+            found[-1].append(entry)
+        else:
+            found.append([entry])
+    return found
 
 
 def _filled(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int]) -> dict[int, int]:

@@ -192,22 +192,27 @@ def _other_input(case: Case) -> Finding | None:
         if value is None or should is None:
             continue
         off = measured(value, should, None)
-        if off is not None and off.severity <= min(max(4 * case.judged.band, 1e-5), CLOSE, 2 * case.room):
-            continue
-        known = judgement.expected.get(mine.value)
-        if known is not None and known.stored.number == yours.value:
-            continue
-        others = (one for one in judgement.theirs.entries if one.name not in READS)
-        makers = {value.number: one for one in others for value in one.outputs}
-        wanted = makers.get(yours.value)
-        if known is None and wanted is None:
-            continue
-        instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
-        place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
-        is_cache = wanted is not None and "cache" in wanted.name
-        cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
-        return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
+        if off is None or off.severity > min(max(4 * case.judged.band, 1e-5), CLOSE, 2 * case.room):
+            found = _read_instead(judgement, at, mine.value, yours.value)
+            if found is not None:
+                return found
     return None
+
+
+def _read_instead(judgement: Judgement, at: int, mine: int, yours: int) -> Finding | None:
+    """Which results it and the reference read, by the numbers of the values, where those are known and not the same."""
+    known = judgement.expected.get(mine)
+    others = (one for one in judgement.theirs.entries if one.name not in READS)
+    makers = {value.number: one for one in others for value in one.outputs}
+    wanted = makers.get(yours)
+    is_same = known is not None and known.stored.number == yours
+    if is_same or (known is None and wanted is None):
+        return None
+    instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
+    place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
+    is_cache = wanted is not None and "cache" in wanted.name
+    cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
+    return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
 
 
 def _bias(case: Case) -> Finding | None:

@@ -52,3 +52,5 @@ class Recording:
     mesh: tuple[int, ...] = ()
     error: BaseException | None = None
     result: object = None
+    origins: dict[int, int] = field(default_factory=dict)  # of a value that is a part of another: that one
+    replayed: set[int] = field(default_factory=set)  # values that the replay of a trace left behind

@@ -1,4 +1,4 @@
-"""What a product loses at each math fidelity: the matrix engine multiplies parts of mantissas, in one to four phases.
+"""The loss of a product at each math fidelity: the matrix engine multiplies parts of mantissas, in one to four phases.
 
 LoFi takes the upper 5 bits of the first operand's significand and the upper 7 of the second's; HiFi2 adds the lower
 bits of the first, HiFi3 the lower bits of the second, HiFi4 their product.

@@ -1,4 +1,4 @@
-"""Where a sum over devices loses precision: hop by hop in the tensor's dtype, against float32 until the last one."""
+"""Rounding of sums over devices: hop by hop in the tensor's dtype, against float32 until the last one."""
 
 from __future__ import annotations
 

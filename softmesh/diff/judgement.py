@@ -16,6 +16,8 @@ import torch
 
 from softmesh.diff.alignment import aligned
 from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
+from softmesh.diff.batch_reads import BatchReads
+from softmesh.diff.chosen_numbers import ChosenNumbers
 from softmesh.diff.golden_values import inherited_error
 from softmesh.diff.orders import is_reordered, out_of_order
 from softmesh.diff.other_arguments import is_another_computation
@@ -89,6 +91,8 @@ class Judgement:
                 self._gradients[one.gradient_of].append(one)
         self._seen_gradients: Counter[int] = Counter()  # of a value of ours
         self._reads_alike = len({sum(one.name in READS for one in run.entries) for run in (mine, theirs)}) == 1
+        self._batch_reads = BatchReads(mine, theirs, self.pairs, READS)
+        self._chosen = ChosenNumbers(mine)
         self._levels: dict[int, float] = {}  # by value: the accepted error
         self._worst = 0.0  # of these: what is taken of values that nothing is known of
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
@@ -113,7 +117,8 @@ class Judgement:
         if self.parted:
             return judged
         self._expect(entry, other)
-        judged.brought = sum({one.value: self._levels.get(one.value, self._worst) for one in entry.inputs}.values())
+        read = {one.value: self._known_of(one.value) for one in entry.inputs}
+        judged.brought = sum(self._levels.get(number, self._worst) for number in read.values())
         if entry.gradient_of is not None:
             judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
@@ -121,10 +126,57 @@ class Judgement:
             if should is not None:
                 self._measure(judged, at, should)
         self._decide(judged)
+        if entry.name in READS and judged.verdict not in (Verdict.EXACT, Verdict.ROUNDING):
+            self._look_elsewhere(judged)
+        if judged.verdict is Verdict.MISTAKE:
+            self._look_at_choices(judged)
+        if judged.verdict is Verdict.EXACT:
+            self._chosen.agreed(entry)
         for output in entry.outputs:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _look_elsewhere(self, judged: Judged) -> None:
+        """Where the programs cut their batch otherwise: for another read of the reference's host, or a part of it."""
+        entry = judged.entry
+        own = self._tolerances.of_rounding(self.mine, entry, 0, entry.outputs[0].dtype)
+        band = own + min(GROWTH * self._worst, _MOST_GROWN)
+        found = self._batch_reads.found(entry, band)
+        if found is not None:
+            judged.partner, judged.measure = found
+            judged.expected = Expected(judged.partner.outputs[0], judged.partner)
+            judged.own, judged.band, judged.unfit = own, band, False
+            judged.verdict = Verdict.EXACT if judged.severity == 0.0 else Verdict.ROUNDING
+        elif judged.measure is None and self._batch_reads.is_sought(entry):
+            judged.unfit = True
+            judged.verdict = Verdict.INHERITED if self._wrong_inputs(entry) else Verdict.MISTAKE
+
+    def _look_at_choices(self, judged: Judged) -> None:
+        """Other numbers may have been chosen, between values that differ by a rounding."""
+        entry, measure = judged.entry, judged.measure
+        read = [self._known_of(one.value) for one in entry.inputs]
+        is_replayed = self._chosen.chosen_in_a_replay(entry, None if measure is None else measure.figures.error)
+        if is_replayed or self._chosen.looks_up(entry, read):
+            where = "a trace chose these numbers" if is_replayed else "these numbers were chosen"
+            self.notes.append(
+                f"From {entry.name} ({entry.site}) on the runs take other ways: {where} between values that agree "
+                "within rounding, and they are others than the reference's. What follows is not compared."
+            )
+            judged.verdict, self.parted = Verdict.NOT_COMPARED, True
+        elif self._chosen.carries(entry, read):
+            judged.verdict = Verdict.ROUNDING
+
+    def _known_of(self, number: int) -> int:
+        """The value; or what it is a part of, where no op has made it."""
+        while number in self.mine.origins and number not in self._levels and number not in self._off:
+            number = self.mine.origins[number]
+        return number
+
+    def _wrong_inputs(self, entry: Entry) -> list[float]:
+        """How far off those are that are off."""
+        read = (self._known_of(one.value) for one in entry.inputs)
+        return [self._off[number] for number in read if number in self._off]
 
     def _read_by(self, entry: Entry, other: Entry | None) -> Expected | None:
         """What the reference's host reads here, where both read as often: it may be another op's result."""
@@ -189,7 +241,7 @@ class Judgement:
         entry = judged.entry
         if judged.measure is None and not judged.unfit:
             return
-        wrong = [self._off[one.value] for one in entry.inputs if one.value in self._off]
+        wrong = self._wrong_inputs(entry)
         if wrong:  # it comes right again all at once, or not at all
             judged.band = min(judged.own + judged.brought, max(wrong) / _RIGHT_AGAIN)
         is_near = judged.measure is not None and judged.severity <= judged.band and not self._takes_partial(judged)
@@ -280,10 +332,12 @@ class Judgement:
         """What later ops are told of this value."""
         if judged.verdict in (Verdict.EXACT, Verdict.ROUNDING):
             self._levels[number] = judged.severity
-            self._worst = max(self._worst, judged.severity)
+            self._chosen.note(number, judged.entry, judged.output, judged.severity)
+            if unit(judged.entry.outputs[judged.output].dtype) != 0.0:  # numbers that were chosen tell nothing
+                self._worst = max(self._worst, judged.severity)
         elif judged.verdict is Verdict.NOT_COMPARED:
             self._levels[number] = judged.brought
-            wrong = [self._off[one.value] for one in judged.entry.inputs if one.value in self._off]
+            wrong = self._wrong_inputs(judged.entry)
             if wrong:
                 self._off[number] = max(wrong)
         else:
@@ -297,7 +351,7 @@ class Judgement:
         readers: dict[int, list[Judged]] = defaultdict(list)
         for one in self.judged:
             for operand in one.entry.inputs:
-                readers[operand.value].append(one)
+                readers[self._known_of(operand.value)].append(one)
         wrong = (Verdict.MISTAKE, Verdict.INHERITED)
         for one in reversed(self.judged):
             if one.verdict in (Verdict.EXACT, Verdict.ROUNDING):
@@ -365,11 +419,18 @@ class Judgement:
             return True
         if self._takes_partial(judged):
             return False
+        if _is_control(judged.entry):
+            return True  # pages, positions: nothing of them is left where what they led to is right
         ours = whole_of(self.mine, judged.entry.outputs[judged.output])
         theirs = whole_of(self.theirs, judged.expected.stored)
         if ours is None or theirs is None:
             return True
         return self._is_dealt(judged) or is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
+
+
+def _is_control(entry: Entry) -> bool:
+    """Whole numbers that the host wrote."""
+    return not entry.inputs and unit(entry.outputs[0].dtype) == 0.0
 
 
 def falls_apart(entry: Entry) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import runpy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -20,7 +22,7 @@ from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
 from softmesh.progress import working
-from softmesh.runtime.command_tensor import CommandTensor
+from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.tensor.tensor import Tensor
@@ -49,6 +51,8 @@ class Recorder:
         self._is_silent = False
         self._section = ""  # as the program's last signpost names it
         self._known: dict[tuple[int, int], tuple[int, list[float]]] = {}  # by memory: the value in it, and some of it
+        self._has_replayed = False
+        self._latest: WeakKeyDictionary[TensorMemory, int] = WeakKeyDictionary()  # the value that was put in each
         self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
 
@@ -91,6 +95,8 @@ class Recorder:
             self._section = command.name.removeprefix(_SIGNPOST)
         if command.name == "execute_trace":
             self._known.clear()  # what it wrote, it does not say
+            self._latest.clear()
+            self._has_replayed = True
         outputs = command.inputs if command.name in READS else command.outputs
         if not outputs or command.name in _SILENT:
             return
@@ -127,14 +133,31 @@ class Recorder:
         """What the tensor held; where the op wrote in place, before it did."""
         data = tensor.view_data()
         known = self._known.get((data.data_ptr(), data.numel()))
-        is_same = known is not None and (data.data_ptr() in written or known[1] == _sample(data))  # or another's by now
-        number = known[0] if known is not None and is_same else self._put(tensor).number
+        latest = self._latest.get(tensor.storage)
+        held = 0 if latest is None else math.prod(self.run.store.values[latest].shape)
+        if latest is not None and data.data_ptr() in written and held == data.numel():
+            number = latest  # what memory holds by now is the result, and it may be other memory than before
+        elif known is not None and known[1] == _sample(data):  # else another's by now
+            number = known[0]
+        else:
+            number = self._part(tensor)
         return Operand(number, tuple(data.shape), tensor.view_distribution())
+
+    def _part(self, tensor: CommandTensor) -> int:
+        """A value that no op has made: one device's share of another, or what moved to other memory."""
+        origin = self._latest.get(tensor.storage)
+        number = self._put(tensor).number
+        if origin is not None:
+            self.run.origins[number] = self._latest[tensor.storage] = origin
+        if self._has_replayed and (origin is None or origin in self.run.replayed):
+            self.run.replayed.add(number)
+        return number
 
     def _put(self, tensor: CommandTensor, *, digested: bool = False) -> Stored:
         data = tensor.view_data()
         stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype, digested=digested)
         self._known[data.data_ptr(), data.numel()] = stored.number, _sample(data)
+        self._latest[tensor.storage] = stored.number
         return stored
 
     def _call_of(self, command: Command) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

@@ -14,6 +14,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
@@ -244,7 +245,7 @@ class Function(EntryPoint):
         return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
     def __get__(self, instance: object, owner: type | None = None) -> Callable[..., Any]:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def invoke(self, args: tuple[Any, ...], kwargs: dict[str, Any], call: Call | None) -> Any:
         if not commands.observers:

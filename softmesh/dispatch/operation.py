@@ -40,6 +40,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks
+from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
@@ -294,6 +295,8 @@ class Operation(EntryPoint):
         if recording is None:
             at = self._signature.queue_at
             device.note_launch(None if at is None else values[at])
+        else:
+            LAUNCHED.total += 1
         return recording
 
     def _note_parts(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:

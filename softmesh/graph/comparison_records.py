@@ -1,8 +1,8 @@
 """Records of comparison mode about tensors, until they are written beside a report.
 
 A record is a dict with the fields of TT-NN's tables: `tensor_id`, `golden_tensor_id`, `matches`, `desired_pcc`,
-`actual_pcc`. Local records hold an op's result against its golden function on the same inputs; comparison mode makes
-them itself while somebody records. Global ones hold it against a reference that was carried along.
+`actual_pcc`. Local records hold an op's result against its golden function on the same inputs, global ones against its
+golden function on the golden values of the inputs. Comparison mode makes both while somebody records.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def recording_comparisons() -> Iterator[None]:
             comparison_mode.LISTENERS.remove(_compared)
 
 
-def _compared(tensor: Tensor, golden: torch.Tensor, pcc: float) -> None:
+def _compared(tensor: Tensor, golden: torch.Tensor, pcc: float, is_carried: bool) -> None:
     golden_id = _FIRST_GOLDEN + len(_RECORDS[TENSORS])
     desired = CONFIG.comparison_mode_pcc
     record = {"tensor_id": tensor.tensor_id, "golden_tensor_id": golden_id, "matches": pcc >= desired}
-    _RECORDS[LOCAL].append({**record, "desired_pcc": desired, "actual_pcc": float(pcc)})
+    _RECORDS[GLOBAL if is_carried else LOCAL].append({**record, "desired_pcc": desired, "actual_pcc": float(pcc)})
     what = {"shape": str(golden.shape), "dtype": str(golden.dtype), "layout": str(golden.layout)}
     nowhere = dict.fromkeys(("memory_config", "device_id", "address", "buffer_type"))
     _RECORDS[TENSORS].append({"tensor_id": golden_id, **what, **nowhere})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmesh.ops import python_protocols, tensor_operators
+from softmesh.ops import python_protocols, tensor_methods, tensor_operators
 from softmesh.ops.attention import (
     chunked_prefill,
     decode,

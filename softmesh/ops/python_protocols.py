@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError
 from softmesh.tensor.storage import Storage
@@ -19,13 +20,21 @@ def copied(tensor: Tensor) -> Tensor:
 
 @tensor_method("__deepcopy__")
 def deep_copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    made: Tensor = _DEEP_COPY(tensor)
+    memo[id(tensor)] = made
+    return made
+
+
+def _own_copy(tensor: Tensor) -> Tensor:
     """The same values in memory of its own, on the same devices, placed as they are."""
     tensor.check_readable("copy.deepcopy")
     values = tensor.view_data().detach().clone()
     storage = Storage(values, tensor.view_distribution(), tensor.storage.device)
     storage.undefined = tensor.storage.undefined
-    made = memo[id(tensor)] = Tensor.make(storage, tensor.spec, tensor.topology_label)
-    return made
+    return Tensor.make(storage, tensor.spec, tensor.topology_label)
+
+
+_DEEP_COPY = Function(_own_copy, "Tensor.__deepcopy__")
 
 
 @tensor_method("__reduce_ex__")

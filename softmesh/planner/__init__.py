@@ -3,6 +3,7 @@
 `capture.py` runs a function without values and writes down its ops as a graph (`op_graph.py`); `op_strategies.py` has
 every way to split each op over the axes of the mesh; a `placement_problem.py` is the choice among them, with the one
 evaluator of what an assignment costs and holds; `integer_program.py` finds the best one, `repeated_layers.py` lets it
-decide equal layers once, and `layout_plan.py` is what comes out. `torch_modules.py` takes modules of torch, `program/`
-writes a plan as a file or has a program follow it, and `explanation/` says why it is so.
+decide equal layers once, `chosen_layout.py` is what comes out, and `layout_plan.py` has the search as users call it.
+`torch_modules.py` takes modules of torch, `program/` writes a plan as a file or has a program follow it, and
+`explanation/` says why it is so.
 """

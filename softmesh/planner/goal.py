@@ -1,4 +1,4 @@
-"""What a plan is to be good at, on which machine, and in how many stages of a pipeline."""
+"""The goal of a plan: what it is to be good at, on which machine, and in how many stages of a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the layers of a graph begin and end: by the numbers in the names of what they read, or by what repeats."""
+"""Layers of a graph, from where to where: by the numbers in the names of what they read, or by what repeats."""
 
 from __future__ import annotations
 

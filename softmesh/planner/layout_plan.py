@@ -6,57 +6,35 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from softmesh.cost.mesh_lines import lines_of
-from softmesh.distributed.layouts import Layout
-from softmesh.distributed.placement_requests import mesh_mapper
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured, leaf_values
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.conflicts import explain_conflict
 from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
 from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of, title_of
-from softmesh.planner.goal import Candidate, Goal, Opening, Stage
+from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Solution, Status
 from softmesh.planner.op_graph import OpGraph
-from softmesh.planner.op_strategies import OpStrategy
-from softmesh.planner.pipeline_cuts import least_seconds, pipeline_seconds
-from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
+from softmesh.planner.placement_problem import PlacementProblem
 from softmesh.planner.problem_setup import ANYTHING, Freedom
 from softmesh.planner.program.followed_plan import following
 from softmesh.planner.program.plan_source import source_of
 from softmesh.planner.system_meshes import meshes_of
-from softmesh.planner.system_search import MeshChoice, check_found, searched, with_pipelines
+from softmesh.planner.system_search import MeshChoice, SearchResult, check_found, searched, with_pipelines
 from softmesh.planner.torch_modules import function_of
 from softmesh.progress import working
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.mappers import TensorToMesh
 
 
-@dataclass(frozen=True)
-class LayoutPlan:
-    """Which strategy each op takes, where each leaf lies, and what that costs.
-
-    `problem`, `assignment` and `cost` are of the whole graph on the mesh of one stage: of all of it where there is
-    no pipeline.
-    """
-
-    problem: PlacementProblem
-    assignment: Assignment
-    cost: PlanCost
-    bound: float  # no plan for this mesh, in as many stages, has fewer `ranked_seconds`
-    gap: float  # how much of its time it may be above that
-    status: Status
-    goal: Goal = Goal.DECODE
-    opening: Opening | None = None
-    stages: tuple[Stage, ...] = ()  # of a pipeline; none without one
-    candidates: tuple[Candidate, ...] = ()  # mesh shapes and numbers of stages that were looked at, the best first
-    search_seconds: float = 0.0
-    freedom: Freedom = ANYTHING  # what it was chosen from
+class LayoutPlan(ChosenLayout):
+    """What was chosen, with the ways to show it, write it as a program and follow it."""
 
     def __str__(self) -> str:
         return str(explanation_of(self))
@@ -66,56 +44,6 @@ class LayoutPlan:
 
     def _repr_html_(self) -> str:
         return self.explained(0)._repr_html_()
-
-    @property
-    def mesh_shape(self) -> tuple[int, ...]:
-        return self.problem.mesh_shape
-
-    @property
-    def seconds(self) -> float:
-        """By the goal: of one call, or of a pipeline between two calls, or of a step."""
-        return pipeline_seconds(self.goal, self.stages) if self.stages else self.cost.seconds
-
-    @property
-    def ranked_seconds(self) -> float:
-        """With something for every launch: what is minimised, and what bounds and the gap are told of."""
-        launches = self.cost.ranked_seconds - self.cost.seconds
-        return self.seconds + least_seconds(self.goal, launches, max(len(self.stages), 1))
-
-    @property
-    def search_bound(self) -> float:
-        """No plan for any mesh that was looked at has fewer `ranked_seconds`."""
-        return min([self.bound, *(one.bound for one in self.candidates)])
-
-    @property
-    def strategies(self) -> list[OpStrategy]:
-        """Of each node, the one that was chosen."""
-        chosen = zip(self.problem.strategies, self.assignment.strategies, strict=True)
-        return [own[at] for own, at in chosen]
-
-    @property
-    def memory(self) -> int:
-        """Bytes on each device at the peak; of a pipeline, in its fullest stage."""
-        return max((stage.memory for stage in self.stages), default=self.cost.peak)
-
-    def home(self, name: str) -> Home:
-        """Where and as what a weight, an input or a cache of this name is kept."""
-        return self.problem.given(self.assignment, self.problem.graph.named(name).number)
-
-    def layout(self, name: str) -> Layout:
-        """A placement for each mesh axis."""
-        return self.home(name).layout
-
-    def left(self, number: int) -> Layout:
-        """Where an output of the graph is left for the caller."""
-        at = self.assignment.homes.get(number)
-        if at is None:
-            return self.problem.given(self.assignment, number).layout
-        return self.problem.homes[number][at].layout
-
-    def mapper(self, name: str, mesh_device: MeshDevice) -> TensorToMesh:
-        """For `from_torch`: puts it where the plan has it."""
-        return mesh_mapper(mesh_device, list(self.layout(name)))
 
     def explained(self, runners_up: int = 5, time_limit: float = 20.0) -> PlanExplanation:
         """What is placed where, what is sent, what the plan waits for, and so many plans that lost, searched anew."""
@@ -228,17 +156,19 @@ def best_plan(
     if goal is Goal.TRAINING and stages not in (None, 1):
         raise ArgumentError("softmesh.plan: a step of training is not cut into stages: leave stages out.")
     cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
-    if stages is not None:
-        tried = [one for one in cut if one.stages == stages]
-    else:
-        tried = [one for one in cut if one.stages == 1 or (goal is Goal.PREFILL and choices[0].opening is not None)]
-    limit = max(until - time.monotonic(), 1.0)
-    result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
-    if result.best is None and stages is None and len(cut) > len(tried) and not result.why_none:
+    may_help = goal is Goal.PREFILL and choices[0].opening is not None
+    first = [one for one in cut if (one.stages == stages if stages is not None else one.stages == 1 or may_help)]
+    for tried in (first, cut):
         limit = max(until - time.monotonic(), 1.0)
-        result = searched(graph, cut, goal, freedom, time_limit=limit, gap=gap)
+        result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
+        if result.best is not None or stages is not None or result.why_none or len(cut) == len(tried):
+            break
     if result.best is None and not result.is_out_of_time:
-        explain_conflict(graph, cut if stages is None else tried, goal, freedom, until)
+        explain_conflict(graph, cut if stages is None else first, goal, freedom, until)
+    return _plan_found(result, goal, freedom, started)
+
+
+def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: float) -> LayoutPlan:
     found = check_found(result)
     cost = found.solution.cost
     assert cost is not None

@@ -1,4 +1,4 @@
-"""What a plan does along each axis of its mesh, in the words of those who split by hand: data, tensor, expert.
+"""Parallel degrees of a plan along each axis of its mesh, in the words of hand-made splits: data, tensor, expert.
 
 Along an axis it is what most of the seconds of matrix products and attention are split by.
 """
@@ -62,19 +62,20 @@ def _kind(plan: LayoutPlan, node: GraphNode, strategy: OpStrategy, axis: int) ->
         return COPIES
     if "attention" in node.op:
         return _of_attention(node, words)
-    model = [graph.values[value].role in (Role.WEIGHT, Role.OPTIMIZER_STATE) for value in node.operands]
-    weights = [(v, w) for v, w, is_weight in zip(node.operands, words, model, strict=True) if is_weight]
-    split = [(graph.values[value], word) for value, word in weights if isinstance(word, Shard)]
-    if split:
-        value, word = split[0]
-        return EXPERT if word.dim < len(value.shape) - 2 else TENSOR
-    others = [(graph.values[v], w) for v, w, yes in zip(node.operands, words, model, strict=True) if not yes]
-    if weights:
-        kept = [plan.home(graph.values[value].name).layout[axis] for value, _ in weights]
-        if any(isinstance(word, Shard) for word in kept):
-            return FULLY_SHARDED
-        return _of_rows(*next((value, word) for value, word in others if isinstance(word, Shard)))
-    return TENSOR if all(isinstance(word, Shard) for _, word in others) else _of_rows(*others[0])
+    weights: list[tuple[GraphValue, Placement]] = []
+    others: list[tuple[GraphValue, Placement]] = []
+    for number, word in zip(node.operands, words, strict=True):
+        value = graph.values[number]
+        is_weight = value.role in (Role.WEIGHT, Role.OPTIMIZER_STATE)
+        (weights if is_weight else others).append((value, word))
+    if not weights:
+        return TENSOR if all(isinstance(word, Shard) for _, word in others) else _of_rows(*others[0])
+    for value, word in weights:
+        if isinstance(word, Shard):
+            return EXPERT if word.dim < len(value.shape) - 2 else TENSOR
+    if any(isinstance(plan.layout(value.name)[axis], Shard) for value, _ in weights):
+        return FULLY_SHARDED
+    return _of_rows(*next((value, word) for value, word in others if isinstance(word, Shard)))
 
 
 def _of_attention(node: GraphNode, words: list[Placement]) -> str:

@@ -1,4 +1,4 @@
-"""What rounding costs a program: op by op against float32, and what each of the best changes would buy.
+"""The cost of rounding to a program: op by op against float32, and what each of the best changes would buy.
 
 The changes are tried: the program runs once more with each, and the error of its result and its predicted time are
 those of that run.

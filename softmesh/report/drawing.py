@@ -1,8 +1,8 @@
 """Rectangles, colours and SVG elements: what all pictures are drawn with.
 
 SVG is built as a tree of XML elements, so texts are escaped and tags are closed by construction. All looks are
-attributes: a style sheet inside one picture would reach the whole notebook page. Dark text reads on every colour
-that stands for a group of devices.
+attributes; the style sheet of a picture only exchanges its colours on a dark page, and reaches pictures alone. Ink
+reads on every colour that stands for a group of devices, light or dark.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from xml.etree import ElementTree
+
+from softmesh.report.dark_colours import CLASS, dark_sheet, used_colours
 
 # Light, and apart from one another for all common kinds of colour vision (after Okabe and Ito).
 _FEW = ("#8fc1ee", "#f6b873", "#86d3b0", "#eeaacb", "#f1e27e", "#bfb6ee", "#d8b79b", "#c6cdd4")
@@ -194,7 +196,24 @@ def titled_page(heading: str, subheading: str) -> Panel:
 
 
 def picture(content: Panel, description: str, margin: float = 16, scale: float = 1.0) -> str:
-    """A whole SVG document around one panel, on white so that it reads on dark pages too."""
+    """A whole SVG document around one panel, on paper of its own: white, or dark where the page is."""
+    root = _document(content, description, margin, scale)
+    root.set("class", CLASS)
+    width, height = root.attrib["viewBox"].split()[2:]
+    paper = ElementTree.Element("rect", {"width": width, "height": height, "rx": "8", "fill": PAPER})
+    root.insert(1, paper)
+    sheet = ElementTree.Element("style")
+    sheet.text = dark_sheet(used_colours(root))
+    root.insert(1, sheet)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def bare_picture(content: Panel, description: str, margin: float) -> str:
+    """As `picture`, for a page that brings ground and colours of its own."""
+    return ElementTree.tostring(_document(content, description, margin, 1.0), encoding="unicode")
+
+
+def _document(content: Panel, description: str, margin: float, scale: float) -> ElementTree.Element:
     width, height = _number(content.width + 2 * margin), _number(content.height + 2 * margin)
     root = ElementTree.Element(
         "svg",
@@ -210,8 +229,6 @@ def picture(content: Panel, description: str, margin: float = 16, scale: float =
         },
     )
     ElementTree.SubElement(root, "title").text = description
-    page = ElementTree.Element("rect", {"width": width, "height": height, "rx": "8", "fill": PAPER})
-    root.append(page)
     content.element.set("transform", f"translate({_number(margin)} {_number(margin)})")
     root.append(content.element)
-    return ElementTree.tostring(root, encoding="unicode")
+    return root

@@ -252,5 +252,6 @@ def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
 def _html(title: str, picture: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
-        f"<title>{escape(title)}</title></head>\n<body>\n{picture}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title><style>:root {{ color-scheme: light dark; }}</style></head>\n"
+        f"<body>\n{picture}\n</body>\n</html>\n"
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from softmesh.arguments import checked, checked_int, checked_ints, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, NotModelled
 from softmesh.fabric import settings as fabric_settings
+from softmesh.fabric.routing.packets import payload_bytes
 from softmesh.fabric.system import System, current_system
 from softmesh.hardware import DispatchCoreConfig, SubDeviceId
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -90,6 +91,7 @@ def open_mesh_device(
     """
     current_context.init()  # first of all: a rank that fails from here on takes the others down with its own message
     system = current_system()
+    payload_bytes(fabric_settings.active().max_payload, system.chip.largest_packet_bytes)  # refuses what cannot be
     shape = system.shape if mesh_shape is None else _checked_shape(mesh_shape)
     if offset is not None:
         wanted = "a MeshCoordinate such as ttnn.MeshCoordinate(0, 2)"

@@ -6,9 +6,7 @@ A GPU's memory is told apart from that of the modelled chips, which runs out by 
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
@@ -38,23 +36,6 @@ def raise_machine_error(where: str, error: BaseException, mesh: MeshDevice | Non
     found = shortage_of(where, error) or gpu_error_of(where, error, mesh)
     if found is not None:
         raise found from error
-
-
-def tells_machine_errors(where: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """For functions that users call and that do not pass through the one door, such as methods of tensors."""
-
-    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
-        @functools.wraps(function)
-        def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            try:
-                return function(*args, **kwargs)
-            except (MemoryError, RuntimeError) as error:
-                raise_machine_error(where, error, mesh_of(args, kwargs))
-                raise
-
-        return run
-
-    return decorate
 
 
 def mesh_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -92,7 +92,8 @@ def deallocate(tensor: Tensor, force: bool = True) -> None:
     checked("deallocate", "tensor", tensor, Tensor, A_TENSOR)
     if observed():
         emit("deallocate", (tensor,), (), coords=tensor.view_distribution().coordinates())
-    tensor.deallocate(force)
+    if force or not tensor.is_shared():
+        tensor.storage.release()
 
 
 @reject_unknown_keywords

@@ -17,7 +17,7 @@ from softmesh.placement.placements import LOCAL, Shard
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage, alias
-from softmesh.tensor.tensor import Tensor, tensor_method
+from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import padded_shape
 
 
@@ -49,6 +49,18 @@ def host_layout(spec: TensorSpec, layout: Layout) -> Layout:
     return Layout.TILE
 
 
+def in_layout(tensor: Tensor, layout: Layout) -> Tensor:
+    """A host tensor in rows or in tiles. Padding that is there stays: `unpad` takes it away."""
+    check_host(tensor, "to", "use ttnn.to_layout(tensor, layout) on a device")
+    layout = host_layout(tensor.spec, layout)
+    if facts(tensor.dtype).is_block:
+        return with_spec(tensor, tensor.spec)
+    spec = make_spec(tuple(tensor.shape), tensor.dtype, layout, tensor.memory_config(), tensor.tile)
+    if tensor.volume() > spec.volume():
+        spec = spec.padded_to(tensor.padded_shape, tensor.spec.pad_value, tensor.spec.room)
+    return with_spec(tensor, spec)
+
+
 def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """(..., *padded_shape) from (..., *shape)."""
     padded, rank = tuple(spec.padded_shape), len(spec.shape)
@@ -63,7 +75,6 @@ def with_padding(values: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     return result
 
 
-@tensor_method("pad")
 def pad(
     self: Tensor, output_tensor_shape: Sequence[int], input_tensor_start: Sequence[int], pad_value: float
 ) -> Tensor:
@@ -101,7 +112,6 @@ def _moved(tensor: Tensor, spec: TensorSpec, starts: Sequence[int]) -> Tensor:
     return Tensor.make(Storage(first, dist, None), spec.padded_to(spec.padded_shape, spec.pad_value, room))
 
 
-@tensor_method("pad_to_tile")
 def pad_to_tile(self: Tensor, pad_value: float) -> Tensor:
     """A host tensor with its last two dims padded up to whole tiles; the logical shape stays. Tiles are whole."""
     check_host(self, "pad_to_tile")
@@ -111,7 +121,6 @@ def pad_to_tile(self: Tensor, pad_value: float) -> Tensor:
     return with_spec(self, self.spec.padded_to(padded, _number("pad_to_tile", pad_value)))
 
 
-@tensor_method("unpad")
 def unpad(self: Tensor, output_tensor_start: Sequence[int], output_tensor_end: Sequence[int]) -> Tensor:
     """A box out of a host tensor and its padding; the ends are not part of it."""
     _check_row_major(self, "unpad")
@@ -132,7 +141,6 @@ def unpad(self: Tensor, output_tensor_start: Sequence[int], output_tensor_end: S
     return Tensor.make(Storage(data, _cut(dist, changed), None), spec)
 
 
-@tensor_method("unpad_from_tile")
 def unpad_from_tile(self: Tensor, output_tensor_shape: Sequence[int]) -> Tensor:
     """What `pad_to_tile` padded, back at its size."""
     sizes = checked_ints("unpad_from_tile", "output_tensor_shape", output_tensor_shape)

@@ -15,12 +15,11 @@ from softmesh.tensor.device_pages import folded, shards_of
 from softmesh.tensor.padding import with_padding
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
-from softmesh.tensor.tensor import Tensor, tensor_method
+from softmesh.tensor.tensor import Tensor
 
 _WHERE = "extract_shard"
 
 
-@tensor_method("extract_shard")
 def extract_shard(self: Tensor, core: CoreCoord | int | None = None, *, core_id: int | None = None) -> Tensor:
     """The first shard of a core, given by its place or by its number among those with shards."""
     self.check_readable(_WHERE)

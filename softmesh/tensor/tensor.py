@@ -1,7 +1,7 @@
 """Tensor: a spec, the storage its values live in, and where on the mesh.
 
 Metadata and queries only. What moves or computes values is bound to the class from the modules that do
-it (`tensor.methods`, `ops.operators`), so that nothing here depends on them.
+it (`ops.tensor_methods`, `ops.tensor_operators`), so that nothing here depends on them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from softmesh.tensor.storage import Storage
 from softmesh.tensor.tile import Tile
 
 if TYPE_CHECKING:
+    import numpy
+
     from softmesh.runtime.device import MeshDevice
     from softmesh.tensor.composers import MeshToTensor
 
@@ -43,18 +45,21 @@ class StorageType(Enum):
 
 
 class _Named:
-    """An object that tells how often it is referred to while a method of it runs, as this Python counts."""
+    """An object that tells how often it is referred to while `deallocate` asks `is_shared`, as this Python counts."""
 
-    def references(self) -> int:
+    def deallocate(self) -> int:
+        return self.is_shared()
+
+    def is_shared(self) -> int:
         return sys.getrefcount(self)
 
 
 def _references_under_one_name() -> int:
     only = _Named()
-    return only.references()
+    return only.deallocate()
 
 
-_UNDER_ONE_NAME = _references_under_one_name()  # 3, and 4 in Python 3.10
+_UNDER_ONE_NAME = _references_under_one_name()  # it differs from one Python to the next
 _IDS = itertools.count(1)
 _new = object.__new__
 
@@ -181,14 +186,13 @@ class Tensor:
     def is_allocated(self) -> bool:
         return value_memory(self.storage) is not None
 
-    def deallocate(self, force: bool = False) -> None:
-        """Free the values. With `force=False` only if no other tensor shares them."""
+    def is_shared(self) -> bool:
+        """Whether somebody besides the one who asks this, or asks `deallocate`, holds its values."""
         storage = self.storage
-        shared = sys.getrefcount(storage) > 3 or storage.shares_now()
+        if sys.getrefcount(storage) > 3 or storage.shares_now():
+            return True
         # Where an op returned this very tensor, TT-NN has a second one: it may be what others hold besides the caller.
-        shared = shared or (storage.is_handed_on and sys.getrefcount(self) > _UNDER_ONE_NAME)
-        if force or not shared:
-            storage.release()
+        return storage.is_handed_on and sys.getrefcount(self) > _UNDER_ONE_NAME
 
     def handed_on(self) -> Tensor:
         """Itself, as the result of an op: held under two names from then on (see `deallocate`)."""
@@ -357,18 +361,28 @@ class Tensor:
 
     __hash__ = object.__hash__
 
-    if TYPE_CHECKING:  # bound in tensor.methods, autograd.leaves and ops.operators
+    if TYPE_CHECKING:  # bound in ops.tensor_methods, ops.tensor_operators and autograd.leaves
         requires_grad: bool
         grad: Tensor | None
 
         def requires_grad_(self, requires_grad: bool = True) -> Tensor: ...
         def backward(self, gradient: Tensor | None = None, retain_graph: bool = False) -> None: ...
         def detach(self) -> Tensor: ...
+        def deallocate(self, force: bool = False) -> None: ...
         def to(self, *args: Any, **kwargs: Any) -> Tensor: ...
         def cpu(self, blocking: bool = True, cq_id: int | None = None) -> Tensor: ...
         def to_torch(self, mesh_composer: MeshToTensor | None = None) -> torch.Tensor: ...
         def to_list(self) -> list[Any]: ...
+        def to_numpy(self, mesh_composer: MeshToTensor | None = None) -> numpy.ndarray[Any, Any]: ...
+        def to_torch_with_padded_shape(self) -> torch.Tensor: ...
         def item(self) -> Any: ...
+        def pad(
+            self, output_tensor_shape: Sequence[int], input_tensor_start: Sequence[int], pad_value: float
+        ) -> Tensor: ...
+        def pad_to_tile(self, pad_value: float) -> Tensor: ...
+        def unpad(self, output_tensor_start: Sequence[int], output_tensor_end: Sequence[int]) -> Tensor: ...
+        def unpad_from_tile(self, output_tensor_shape: Sequence[int]) -> Tensor: ...
+        def extract_shard(self, core: CoreCoord | int | None = None, *, core_id: int | None = None) -> Tensor: ...
         def reshape(self, *shape: int | Sequence[int]) -> Tensor: ...
         def __getitem__(self, index: Any) -> Tensor: ...
         def __add__(self, other: Any) -> Tensor: ...

@@ -47,7 +47,8 @@ def _published() -> dict[str, ModuleType]:
     found = {
         name: module
         for name, module in sys.modules.items()
-        if name.startswith(root) and getattr(module, "__file__", None) is None and module.__spec__ is None
+        if name.startswith(root) and module.__name__ == name  # and not another name of it, loaded when it is asked for
+        if getattr(module, "__file__", None) is None and module.__spec__ is None
     }
     return dict(sorted(found.items()))
 

@@ -184,24 +184,22 @@ MISTAKES = (
         C.OTHER_VALUES,
     ),
 )
+SPELLINGS = (  # other ways to write the same attention
+    (TWO_ROWS, "weights in bfp8"),
+    (ROW_OF_8, "transpose for permute"),
+    (TWO_ROWS, "softmax by hand"),
+    (GALAXY, "joined by an op"),
+    (SQUARE, "scattered and gathered"),
+    (TWO_ROWS, "activation within"),
+    (TWO_ROWS, "sum in the other order"),
+)
 RIGHT = (
     {
         f"{program} on {rows}x{columns}": Form(program, (rows, columns))
         for program in PROGRAMS
         for rows, columns in ((1, 8), (2, 4), (4, 8), (4, 4), (2, 1))
     }
-    | {
-        f"attention, {way}": Form("attention", mesh, but=frozenset([way]))
-        for mesh, way in (
-            (TWO_ROWS, "weights in bfp8"),
-            (ROW_OF_8, "transpose for permute"),
-            (TWO_ROWS, "softmax by hand"),
-            (GALAXY, "joined by an op"),
-            (SQUARE, "scattered and gathered"),
-            (TWO_ROWS, "activation within"),
-            (TWO_ROWS, "sum in the other order"),
-        )
-    }
+    | {f"attention, {way}": Form("attention", mesh, but=frozenset([way])) for mesh, way in SPELLINGS}
     | {
         "attention in float32": Form("attention", TWO_ROWS, ttnn.float32),
         "experts in float32": Form("experts", GALAXY, ttnn.float32),
@@ -211,15 +209,4 @@ RIGHT = (
         "perceptron, in two halves": Form("perceptron", but=frozenset(["in two halves"])),
     }
 )
-OTHERWISE = {
-    way: (Form("attention", mesh, but=frozenset([way])), Form("attention", (1, 1)))
-    for mesh, way in (
-        (TWO_ROWS, "weights in bfp8"),
-        (ROW_OF_8, "transpose for permute"),
-        (TWO_ROWS, "softmax by hand"),
-        (GALAXY, "joined by an op"),
-        (SQUARE, "scattered and gathered"),
-        (TWO_ROWS, "activation within"),
-        (TWO_ROWS, "sum in the other order"),
-    )
-}
+OTHERWISE = {way: (Form("attention", mesh, but=frozenset([way])), Form("attention", (1, 1))) for mesh, way in SPELLINGS}

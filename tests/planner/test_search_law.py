@@ -70,11 +70,16 @@ def thinned(problem: PlacementProblem, choose: random.Random) -> PlacementProble
     )
 
 
+def some_ops(least: int, most: int) -> st.SearchStrategy[list[tuple[str, int, int]]]:
+    """Ops by name, each with two of the values before it."""
+    return st.lists(
+        st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7), st.integers(0, 7)), min_size=least, max_size=most
+    )
+
+
 @settings(max_examples=20, deadline=None)
 @given(
-    words=st.lists(
-        st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=6
-    ),
+    words=some_ops(1, 6),
     shape=st.sampled_from(sorted(MESHES)),
     share=st.sampled_from([1.0, 0.9, 0.6]),
     freedom=st.sampled_from(FREEDOMS),
@@ -122,9 +127,7 @@ def layers_of(words: list[tuple[str, int, int]], count: int) -> OpGraph:
 
 @settings(max_examples=8, deadline=None)
 @given(
-    words=st.lists(
-        st.tuples(st.sampled_from(sorted(OPS)), st.integers(0, 7), st.integers(0, 7)), min_size=3, max_size=5
-    ),
+    words=some_ops(3, 5),
     shape=st.sampled_from(sorted(MESHES)),
     share=st.sampled_from([1.0, 0.9, 0.7]),
 )

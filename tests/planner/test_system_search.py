@@ -96,7 +96,7 @@ def test_a_bound_and_the_time_it_bounds_are_of_one_measure(goal: str, stages: in
     found = plan(mlps, "T3000", goal=goal, stages=stages)
     assert found.seconds <= found.ranked_seconds
     assert found.search_bound <= found.bound <= found.ranked_seconds
-    (said,) = (line for line in summary(found) if line.startswith("search"))
+    (said,) = (line for line in summary(found) if line.startswith("bound"))
     took, least = (float(ms) for ms in re.findall(r"(?:it is|below) ([\d.]+) ms", said))
     assert least <= took
 

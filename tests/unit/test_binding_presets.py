@@ -46,9 +46,9 @@ def devices(found: RankBindings) -> list[list[int]]:
     return [[int(device) for device in (b.visible_devices or "").split(",")] for b in found.bindings]
 
 
-def refusal(*arguments: str) -> str:
+def refusal(*arguments: str, code: int = 1) -> str:
     result = invoked(*arguments, "-o", "out")
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == code, result.output
     assert not Path("out").exists()
     return result.stderr
 
@@ -148,17 +148,8 @@ def test_files_that_are_there_stay_unless_forced():
             "The presets are for a single Galaxy with 32 devices; T3000 has 8 on 1 host.",
         ),
         (["--system", "Exabox"], "Exabox has 160 on 5 hosts."),
-        (["--system", "Gallaxy"], "Did you mean 'Galaxy'?"),
-        (["--system", "T3000", "--split", "2by2"], "'2by2' is not a shape"),
-        (["--system", "T3000", "--split", "0x2"], "'0x2' is not a shape"),
         (["--system", "T3000", "--split", "4x4"], "could not fit in the discovered physical topology"),
         (["--system", "T3000", "--split", "1x1,1x1,1x1,1x1,1x1"], "would share device"),
-        (["--split", "4x4", "--hosts-per-mesh", "3x1"], "a 4x4 mesh cannot be shared by 3x1 ranks"),
-        (["--split", "4x4", "--hosts-per-mesh", "2x1,2x1"], "2 grids for 1 meshes"),
-        (["--hosts-per-mesh", "2x1"], "presets have their own"),
-        (["--system", "elastic"], "as in --split 2x4,2x4"),
-        (["--split", "4x4", "--slice-config", "2x4x4z"], "--split and --slice-config are different ways"),
-        (["--hosts", "a,b"], "--hosts says where the meshes of --slice-config"),
         (
             ["--slice-config", "2x4x4z"],
             "2x4x4z is for 1 Blackhole Galaxy with 32 devices each; Galaxy has 32",
@@ -173,6 +164,24 @@ def test_files_that_are_there_stay_unless_forced():
 )
 def test_what_cannot_be_split_is_refused_before_anything_is_written(arguments, message):
     assert message in refusal(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--system", "Gallaxy"], "Did you mean 'Galaxy'?"),
+        (["--system", "T3000", "--split", "2by2"], "'2by2' is not a shape"),
+        (["--system", "T3000", "--split", "0x2"], "'0x2' is not a shape"),
+        (["--split", "4x4", "--hosts-per-mesh", "3x1"], "a 4x4 mesh cannot be shared by 3x1 ranks"),
+        (["--split", "4x4", "--hosts-per-mesh", "2x1,2x1"], "2 grids for 1 meshes"),
+        (["--hosts-per-mesh", "2x1"], "presets have their own"),
+        (["--system", "elastic"], "as in --split 2x4,2x4"),
+        (["--split", "4x4", "--slice-config", "2x4x4z"], "--split and --slice-config are different ways"),
+        (["--hosts", "a,b"], "--hosts says where the meshes of --slice-config"),
+    ],
+)
+def test_mistakes_in_the_command_line_end_as_those_of_every_command(arguments, message):
+    assert message in refusal(*arguments, code=2)
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

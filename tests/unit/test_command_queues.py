@@ -573,3 +573,19 @@ def test_each_submesh_has_queues_and_events_of_its_own(mesh):
     assert ttnn.record_event(left).id == 0
     mesh.quiesce_devices()
     assert (left.get_parent_mesh(), mesh.is_parent_mesh(), left.is_parent_mesh()) == (mesh, True, False)
+
+
+def test_device_operations_are_counted_launched_or_captured(mesh):
+    x, number = ttnn.ones([1, 1, 32, 32], device=mesh, layout=ttnn.TILE_LAYOUT), ttnn._ttnn.get_device_operation_id
+    ttnn.add(x, x)
+    before = number()
+    ttnn.add(x, x)
+    ttnn.reshape(x, [1, 32, 32])  # a view: nothing runs
+    assert number() == before + 1
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.add(x, x)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    assert number() == before + 2
+    ttnn.execute_trace(mesh, trace, cq_id=0)
+    ttnn.release_trace(mesh, trace)
+    assert number() == before + 3

@@ -97,6 +97,15 @@ def test_packet_sizes_follow_the_fabric_and_the_router():
     assert ttnn.get_tt_fabric_packet_header_size_bytes() == 96
 
 
+@pytest.mark.parametrize("size", [0, -1, 1 << 20])
+def test_no_mesh_opens_under_packets_that_the_chips_cannot_carry(size):
+    router = ttnn.FabricRouterConfig()
+    router.max_packet_payload_size_bytes = size
+    ttnn.set_fabric_config(FabricConfig.FABRIC_1D, router_config=router)
+    with pytest.raises(RuntimeError, match=f"max_packet_payload_size_bytes is {size}: this chip's packets carry 1 to"):
+        ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+
+
 def test_the_mesh_graph_can_be_asked_before_anything_is_open():
     ttnn.use_system("T3000")
     assert ttnn.get_physical_mesh_shapes() == {0: [2, 4]}

@@ -6,6 +6,7 @@ the capture found. What only a card can show is in tests/gpu.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -208,3 +209,56 @@ def test_a_step_that_fails_at_the_capture_leaves_no_part_to_run_twice(
     replay()
     assert torch.equal(whole(x), before + 1.0)
     assert bool((whole(out) == 0.0).all())
+
+
+def test_what_is_changed_and_dropped_within_a_trace_needs_no_memory_before_it(
+    mesh: ttnn.MeshDevice, graphs: list[RecordedGraph]
+) -> None:
+    x = put(torch.randn(128, 64), mesh)
+
+    def work() -> ttnn.Tensor:
+        inner = ttnn.add(x, 1.0)
+        ttnn.multiply_(inner, 2.0)
+        kept = ttnn.exp(inner)
+        ttnn.add_(kept, 1.0)
+        return kept
+
+    replay, out = captured(mesh, work)
+    for _ in range(4):
+        values = torch.randn(128, 64)
+        overwrite(x, values, mesh)
+        replay()
+        torch.testing.assert_close(whole(out), torch.exp((values + 1.0) * 2.0) + 1.0)
+    assert [graph.launches for graph in graphs] == [3]
+
+
+def test_values_that_the_program_dropped_pass_from_graph_to_graph(
+    mesh: ttnn.MeshDevice, graphs: list[RecordedGraph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = put(torch.randn(128, 64), mesh)
+
+    def work() -> ttnn.Tensor:
+        inner = ttnn.add(x, 1.0)
+        normed = ttnn.layer_norm(inner)
+        ttnn.multiply_(inner, 2.0)
+        return ttnn.add(ttnn.exp(normed), inner)
+
+    replay, out = captured(mesh, work)
+    real = F.layer_norm
+
+    def on_the_host(*args: Any, **kwargs: Any) -> torch.Tensor:
+        if CURRENT:
+            raise RuntimeError("cannot be captured")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(F, "layer_norm", on_the_host)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(4):
+            values = torch.randn(128, 64)
+            overwrite(x, values, mesh)
+            replay()
+            inner = values + 1.0
+            torch.testing.assert_close(whole(out), torch.exp(real(inner, (64,), eps=1e-12)) + inner * 2.0)
+    assert [one.category for one in told] == [GpuRemark]
+    assert [graph.launches for graph in graphs if graph.launches] == [3, 3]

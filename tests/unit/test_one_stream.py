@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -203,6 +204,103 @@ def test_eight_calls_are_seen_in_full_and_in_order(meshes: Meshes, looking_on: C
         with looking_on(names):
             assert torch.equal(program(meshes), alone)
         assert names == CALLS
+
+
+def by_function(x: ttnn.Tensor) -> list[object]:
+    mesh = x.device()
+    host = ttnn.from_device(x)
+    again = ttnn.reshape(ttnn.to_device(host, mesh), [1, 32, 64])
+    made = [ttnn.to_torch(again), ttnn.to_torch(host).tolist(), ttnn.to_torch(ttnn.from_torch(torch.ones(1))).item()]
+    ttnn.deallocate(again, True)
+    return [*made, again.is_allocated()]
+
+
+def by_method(x: ttnn.Tensor) -> list[object]:
+    mesh = x.device()
+    host = x.cpu()
+    again = host.to(mesh).reshape(1, 32, 64)
+    made = [again.to_torch(), host.to_list(), ttnn.Tensor(torch.ones(1)).item()]
+    again.deallocate(True)
+    return [*made, again.is_allocated()]
+
+
+SEEN = "from_device to_device reshape to_torch to_torch from_torch to_torch deallocate"
+
+
+@pytest.fixture
+def one_device(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    return ttnn.from_torch(torch.rand(32, 64), ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device)
+
+
+@pytest.mark.parametrize("looking_on", [interceptor, hooks, op_log, comparison], ids=lambda way: way.__name__)
+def test_a_method_is_seen_as_the_function_of_its_name(one_device: ttnn.Tensor, looking_on: Callable):
+    for way in (by_function, by_method, by_method):
+        names: list[str] = []
+        with looking_on(names):
+            values, listed, one, is_left = way(one_device)
+        assert names == [f"ttnn.{name}" for name in SEEN.split()]
+        assert torch.equal(values, ttnn.to_torch(one_device).reshape(1, 32, 64))
+        assert (listed, one, is_left) == (values[0].tolist(), 1.0, False)
+
+
+def test_observers_are_told_the_same_of_both_ways(one_device: ttnn.Tensor):
+    streams: list[list[str]] = []
+    for way in (by_function, by_method):
+        streams.append([])
+        with ttnn.observe(Stream(streams[-1])):
+            way(one_device)
+    assert streams[0] == streams[1]
+    assert {"ttnn.from_device", "ttnn.to_device", "ttnn.to_torch", "ttnn.deallocate"} <= set(streams[0])
+
+
+# Of methods of Tensor: those that neither make, move, read nor free values, or are TT-NN's own answers to Python.
+QUERIES = """
+    buffer_address buffer_aligned_page_size buffer_num_pages buffer_page_size buffer_unique_id check_allocated
+    check_readable check_writable device device_coords devices element_size experimental_per_core_buffer_address
+    get_dtype get_layout get_tile handed_on is_allocated is_per_core_allocated is_range_lockstep_allocated is_shared
+    is_sharded logical_volume memory_config mesh_coordinates own_coordinates storage_type tensor_topology
+    update_tensor_topology view_distribution volume
+"""
+INSIDE = "make overwrite pieces same_memory view_data"  # what entry points themselves are made of
+GRADIENTS = "backward detach requires_grad_"  # of autograd, which TT-NN does not have
+MOVING: dict[str, tuple[str, Callable[[ttnn.Tensor, ttnn.Tensor], object]]] = {
+    # what is seen of them, on a host tensor in rows or one that is sharded on a device
+    "cpu": ("from_device", lambda host, there: there.cpu()),
+    "deallocate": ("deallocate", lambda host, there: ttnn.relu(there).deallocate()),
+    "extract_shard": ("Tensor.extract_shard", lambda host, there: there.extract_shard(0)),
+    "host_buffer": ("get_device_tensors", lambda host, there: host.host_buffer()),
+    "item": ("to_torch", lambda host, there: host[:1, :1].item()),
+    "pad": ("Tensor.pad", lambda host, there: host.pad([64, 64], [0, 0], 1.0)),
+    "pad_to_tile": ("Tensor.pad_to_tile", lambda host, there: host.pad_to_tile(0.0)),
+    "reshape": ("reshape", lambda host, there: host.reshape(64, 32)),
+    "to": ("Tensor.to", lambda host, there: host.to(ttnn.TILE_LAYOUT)),
+    "to_list": ("to_torch", lambda host, there: there.to_list()),
+    "to_numpy": ("to_torch", lambda host, there: there.to_numpy()),
+    "to_torch": ("to_torch", lambda host, there: there.to_torch()),
+    "to_torch_with_padded_shape": ("to_torch", lambda host, there: there.to_torch_with_padded_shape()),
+    "unpad": ("Tensor.unpad", lambda host, there: host.unpad([0, 0], [8, 8])),
+    "unpad_from_tile": ("Tensor.unpad_from_tile", lambda host, there: host.unpad_from_tile([32, 64])),
+    "__deepcopy__": ("Tensor.__deepcopy__", lambda host, there: copy.deepcopy(there)),
+    "__init__": ("from_torch", lambda host, there: ttnn.Tensor([1.0, 2.0], [2], ttnn.float32)),
+    "__getitem__": ("slice", lambda host, there: host[:8]),
+}
+
+
+@pytest.mark.parametrize(("seen", "call"), MOVING.values(), ids=list(MOVING))
+def test_every_method_that_moves_values_passes_through_the_door(one_device: ttnn.Tensor, seen: str, call: Callable):
+    on_one_core = ttnn.create_sharded_memory_config([32, 64], ttnn.CoreGrid(x=1, y=1), ttnn.ShardStrategy.HEIGHT)
+    sharded = ttnn.to_memory_config(one_device, on_one_core)
+    host = ttnn.from_torch(torch.ones(32, 64), ttnn.float32)
+    names: list[str] = []
+    with interceptor(names):
+        call(host, sharded)
+    assert names[-1] == f"ttnn.{seen}"
+
+
+def test_every_method_of_tensors_is_known_to_move_values_or_not():
+    known = {*QUERIES.split(), *INSIDE.split(), *GRADIENTS.split(), *MOVING}
+    methods = {name for name in dir(ttnn.Tensor) if not name.startswith("_") and callable(getattr(ttnn.Tensor, name))}
+    assert methods - known == set()
 
 
 def test_the_tracer_has_those_that_led_to_the_result(meshes: Meshes):

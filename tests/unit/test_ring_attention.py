@@ -286,6 +286,61 @@ def test_one_sequence_of_several_caches_is_gathered(mesh, as_tensor):
     assert torch.equal(ttnn.compose(buffers[0]), k[2:])
 
 
+@pytest.mark.parametrize("is_latent", [False, True])
+def test_a_slot_on_the_devices_picks_the_caches_of_one_sequence_and_layer(mesh, is_latent):
+    layers, layer, q = 2, 1, random(1, 4, N, WIDTH)
+    caches = [random(3 * layers, 1 if is_latent else 4, N, WIDTH) for _ in range(1 if is_latent else 2)]
+    slot = put(torch.tensor([0]), mesh, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    own = put(q, mesh, (R, S(2)))
+    kept = [put(x, mesh, (R, S(2))) for x in caches]
+    chosen = {
+        "slot_id": slot,
+        "kv_cache_num_layers": layers,
+        "kv_cache_layer_idx": layer,
+        "ccl_core_grid_offset": (0, 0),
+    }
+
+    def step() -> ttnn.Tensor:
+        buffers = [put(torch.zeros(1, *x.shape[1:]), mesh) for x in caches]
+        if is_latent:
+            return ttnn.transformer.ring_mla(
+                own,
+                *kept,
+                persistent_output_buffer_kv=buffers[0],
+                head_dim_v=16,
+                logical_n=N,
+                **chosen,
+                **route(mesh),
+            )[0]
+        return ttnn.transformer.ring_joint_scaled_dot_product_attention(
+            own,
+            *kept,
+            persistent_output_buffer_k=buffers[0],
+            persistent_output_buffer_v=buffers[1],
+            joint_strategy="rear",
+            logical_n=N,
+            is_causal=True,
+            **chosen,
+            **route(mesh),
+        )[0]
+
+    for which in (0, 2):
+        host = ttnn.from_torch(torch.tensor([which]), dtype=ttnn.uint32)
+        ttnn.copy_host_to_device_tensor(host, slot)
+        row = which * layers + layer
+        k, v = caches[0][row : row + 1], caches[-1][row : row + 1]
+        wanted = attention(
+            q, *((k.expand(1, 4, -1, -1), v[..., :16].expand(1, 4, -1, -1)) if is_latent else (k, v)), CAUSAL
+        )
+        assert_close(step(), wanted)
+    chosen["kv_cache_layer_idx"] = 2
+    with pytest.raises(MeshError, match="kv_cache_layer_idx=2 must lie within kv_cache_num_layers=2"):
+        step()
+    chosen.update(slot_id=None)
+    with pytest.raises(ArgumentError, match="go with slot_id"):
+        step()
+
+
 def test_rings_name_what_does_not_fit(mesh):
     own, joint = qkv(), qkv(L)
     with pytest.raises(NotModelled, match="kv_actual_isl is not modelled"):

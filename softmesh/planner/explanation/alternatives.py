@@ -1,4 +1,4 @@
-"""What lost to a plan, and why; and what one more link, chip or GiB would change. All are searched anew, under a limit.
+"""Alternatives to a plan, why they lost, and what one more link, chip or GiB would change; all searched, under a limit.
 
 A runner-up is the best plan in which one kind of tensor lies otherwise, and ops up to two steps from those that read it
 are split as suits that; what is further away stays as it is planned.
@@ -10,12 +10,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.plan_table import size as size_text
 from softmesh.distributed.plan_table import time as time_text
 from softmesh.errors import MeshError
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.bottlenecks import bottlenecks_of
 from softmesh.planner.explanation.plan_rows import placed
 from softmesh.planner.integer_program import Solution, solved
@@ -24,9 +25,6 @@ from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.placement_problem import Home, PlacementProblem
 from softmesh.planner.problem_setup import problem_of
 from softmesh.planner.program.leaf_patterns import counted_name
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
 _GAP = 0.01  # how near to the best of its kind a runner-up is searched
 _LEAST = 1.0  # seconds that a search gets
@@ -55,7 +53,7 @@ class Change(NamedTuple):
 # -- what lost -------------------------------------------------------------------------------------
 
 
-def runners_up(plan: LayoutPlan, count: int, time_limit: float) -> list[Alternative]:
+def runners_up(plan: ChosenLayout, count: int, time_limit: float) -> list[Alternative]:
     """The best first. Those that fit nowhere come last."""
     until = time.monotonic() + time_limit
     found = {one.what: one for one in _other_shapes(plan)}
@@ -74,7 +72,7 @@ def runners_up(plan: LayoutPlan, count: int, time_limit: float) -> list[Alternat
     return ranked[:count]
 
 
-def _other_shapes(plan: LayoutPlan) -> Iterator[Alternative]:
+def _other_shapes(plan: ChosenLayout) -> Iterator[Alternative]:
     for one in plan.candidates:
         if one.why:
             shape = "x".join(map(str, one.shape))
@@ -82,7 +80,7 @@ def _other_shapes(plan: LayoutPlan) -> Iterator[Alternative]:
             yield Alternative(f"a {shape} mesh{stages}", one.seconds, one.why)
 
 
-def _groups(plan: LayoutPlan) -> list[tuple[str, list[int]]]:
+def _groups(plan: ChosenLayout) -> list[tuple[str, list[int]]]:
     """Kinds of tensors, the largest first."""
     found: dict[str, list[int]] = {}
     sizes: dict[str, int] = {}
@@ -94,7 +92,7 @@ def _groups(plan: LayoutPlan) -> list[tuple[str, list[int]]]:
     return sorted(found.items(), key=lambda item: -sizes[item[0]])[:_MOST_TRIED]
 
 
-def _without_home(plan: LayoutPlan, numbers: Sequence[int]) -> PlacementProblem | None:
+def _without_home(plan: ChosenLayout, numbers: Sequence[int]) -> PlacementProblem | None:
     """The same problem, in which these tensors do not lie where the plan has them."""
     problem = plan.problem
     nodes = _around(problem.graph, numbers)
@@ -129,7 +127,7 @@ def _around(graph: OpGraph, numbers: Sequence[int]) -> set[int]:
     return nodes
 
 
-def _alternative(plan: LayoutPlan, name: str, numbers: Sequence[int], solution: Solution) -> Alternative:
+def _alternative(plan: ChosenLayout, name: str, numbers: Sequence[int], solution: Solution) -> Alternative:
     problem, mesh = plan.problem, plan.mesh_shape
     if solution.assignment is None or solution.cost is None:
         chosen = placed(problem.given(plan.assignment, numbers[0]).layout, mesh)
@@ -141,7 +139,7 @@ def _alternative(plan: LayoutPlan, name: str, numbers: Sequence[int], solution: 
     return Alternative(_difference(plan, other), other.seconds, _reason(plan, other))
 
 
-def _difference(plan: LayoutPlan, other: LayoutPlan) -> str:
+def _difference(plan: ChosenLayout, other: ChosenLayout) -> str:
     """The tensors that lie otherwise, those that lie alike together."""
     mine, theirs = _layouts(plan), _layouts(other)
     by_place: dict[str, list[str]] = {}
@@ -155,7 +153,7 @@ def _difference(plan: LayoutPlan, other: LayoutPlan) -> str:
     return "; ".join(said[:2]) + (f"; and {len(said) - 2} other changes" if len(said) > 2 else "")
 
 
-def _layouts(plan: LayoutPlan) -> Mapping[str, str]:
+def _layouts(plan: ChosenLayout) -> Mapping[str, str]:
     problem = plan.problem
     return {
         counted_name(leaf.name): placed(problem.given(plan.assignment, leaf.number).layout, plan.mesh_shape)
@@ -163,7 +161,7 @@ def _layouts(plan: LayoutPlan) -> Mapping[str, str]:
     }
 
 
-def _reason(plan: LayoutPlan, other: LayoutPlan) -> str:
+def _reason(plan: ChosenLayout, other: ChosenLayout) -> str:
     """Where most of the difference lies."""
     if other.seconds <= plan.seconds:
         return "as fast, with more launches"
@@ -179,7 +177,7 @@ def _reason(plan: LayoutPlan, other: LayoutPlan) -> str:
 # -- what more would change ------------------------------------------------------------------------
 
 
-def one_more(plan: LayoutPlan, time_limit: float) -> list[Change]:
+def one_more(plan: ChosenLayout, time_limit: float) -> list[Change]:
     """A link along each axis that is used, a GiB on each device, and twice the chips along an axis."""
     used = {part.axis for part in bottlenecks_of(plan).parts if part.axis is not None}
     axes = sorted(used)
@@ -190,7 +188,7 @@ def one_more(plan: LayoutPlan, time_limit: float) -> list[Change]:
     return [*found, _one_more_gib(plan, share), _more_chips(plan, until - time.monotonic())]
 
 
-def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
+def _one_more_link(plan: ChosenLayout, axis: int, limit: float) -> Change:
     lines = list(plan.problem.lines)
     lines[axis] = lines[axis]._replace(links=lines[axis].links + 1)
     problem = replace(plan.problem, lines=tuple(lines))
@@ -200,7 +198,7 @@ def _one_more_link(plan: LayoutPlan, axis: int, limit: float) -> Change:
     return _changed(plan, f"one more link along axis {axis}", seconds)
 
 
-def _one_more_gib(plan: LayoutPlan, limit: float) -> Change:
+def _one_more_gib(plan: ChosenLayout, limit: float) -> Change:
     what, room = "one more GiB on each device", plan.problem.memory_bytes
     if not bottlenecks_of(plan).is_tight:
         return Change(what, plan.seconds, f"changes nothing: {size_text(plan.memory)} of {size_text(room)} are used")
@@ -209,7 +207,7 @@ def _one_more_gib(plan: LayoutPlan, limit: float) -> Change:
     return _changed(plan, what, seconds)
 
 
-def _more_chips(plan: LayoutPlan, limit: float) -> Change:
+def _more_chips(plan: ChosenLayout, limit: float) -> Change:
     problem, mesh = plan.problem, plan.mesh_shape
     axis = max(range(len(mesh)), key=lambda at: (mesh[at], at))
     line = problem.lines[axis]
@@ -227,7 +225,7 @@ def _more_chips(plan: LayoutPlan, limit: float) -> Change:
     return _changed(plan, what, solution.cost.seconds)
 
 
-def _changed(plan: LayoutPlan, what: str, seconds: float) -> Change:
+def _changed(plan: ChosenLayout, what: str, seconds: float) -> Change:
     saved = 1 - seconds / plan.seconds if plan.seconds else 0.0
     if abs(saved) < 0.005:
         return Change(what, seconds, "changes nothing")

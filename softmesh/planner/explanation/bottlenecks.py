@@ -1,14 +1,12 @@
-"""What a plan waits for: work on the chips by what bounds it, the links along each axis, and the memory."""
+"""Bottlenecks of a plan: work on the chips by what bounds it, the links along each axis, and the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
+from softmesh.planner.chosen_layout import ChosenLayout
 
 _SAID = {
     Bound.COMPUTE: "arithmetic",
@@ -36,7 +34,7 @@ class Bottlenecks(NamedTuple):
         return self.memory_bytes > 0.9 * self.room_bytes
 
 
-def bottlenecks_of(plan: LayoutPlan) -> Bottlenecks:
+def bottlenecks_of(plan: ChosenLayout) -> Bottlenecks:
     seconds: dict[TimePart, float] = {}
     for part in _parts(plan):
         key = part._replace(seconds=0.0)
@@ -45,7 +43,7 @@ def bottlenecks_of(plan: LayoutPlan) -> Bottlenecks:
     return Bottlenecks(tuple(found), plan.memory, plan.problem.memory_bytes)
 
 
-def _parts(plan: LayoutPlan) -> Iterator[TimePart]:
+def _parts(plan: ChosenLayout) -> Iterator[TimePart]:
     problem = plan.problem
     for own, at in zip(problem.strategies, plan.assignment.strategies, strict=True):
         yield TimePart(_SAID.get(own[at].bound, own[at].bound.value), own[at].seconds)
@@ -59,7 +57,7 @@ def _parts(plan: LayoutPlan) -> Iterator[TimePart]:
                 yield TimePart(LOCAL, step.cost.seconds)
 
 
-def _links(plan: LayoutPlan, axis: int) -> str:
+def _links(plan: ChosenLayout, axis: int) -> str:
     line = plan.problem.lines[axis]
     links = f"{line.links} links" if line.links > 1 else "one link"
     return f"links along axis {axis}: a {'ring' if line.is_ring else 'line'} of {line.devices}, {links} each"

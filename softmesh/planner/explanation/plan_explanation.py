@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from softmesh.distributed.plan_table import size, time
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.alternatives import Alternative, Change, one_more, runners_up
 from softmesh.planner.explanation.bottlenecks import Bottlenecks, bottlenecks_of
 from softmesh.planner.explanation.plan_rows import OpRow, TensorRow, op_rows, placed, tensor_rows
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
-
 
 PAINTERS: dict[str, Callable[[PlanExplanation], str]] = {}  # "html", "page", "svg": report/ binds its own
 
@@ -22,7 +18,7 @@ PAINTERS: dict[str, Callable[[PlanExplanation], str]] = {}  # "html", "page", "s
 class PlanExplanation:
     """Printed as text; a notebook shows it as a page with a picture."""
 
-    plan: LayoutPlan
+    plan: ChosenLayout
     ops: tuple[OpRow, ...]
     tensors: tuple[TensorRow, ...]
     bottlenecks: Bottlenecks
@@ -96,14 +92,14 @@ class PlanExplanation:
         return f"{time(one.seconds)} ({more:+.1%})", one.what, one.reason
 
 
-def title_of(plan: LayoutPlan) -> str:
+def title_of(plan: ChosenLayout) -> str:
     mesh = "x".join(map(str, plan.mesh_shape))
     system = "" if plan.opening is None or plan.opening.system is None else f" of {plan.opening.system}"
     stages = f", {len(plan.stages)} stages" if len(plan.stages) > 1 else ""
     return f"{plan.goal.value} on a {mesh} mesh{system}{stages}: {time(plan.seconds)}"
 
 
-def explanation_of(plan: LayoutPlan, count: int = 0, time_limit: float = 20.0) -> PlanExplanation:
+def explanation_of(plan: ChosenLayout, count: int = 0, time_limit: float = 20.0) -> PlanExplanation:
     """`count` runners-up are searched, half of the time for them; none, and nothing is searched at all."""
     lost = runners_up(plan, count, time_limit / 2) if count else []
     changes = one_more(plan, time_limit / 2) if count else []

@@ -5,18 +5,16 @@ are one row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.placement.placements import Partial, Shard
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphNode, Role
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.leaf_patterns import counted_name, leaf_word
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
 
 class Sent(NamedTuple):
@@ -65,7 +63,7 @@ class TensorRow(NamedTuple):
     bytes_on_each: int  # of all of them
 
 
-def op_rows(plan: LayoutPlan) -> list[OpRow]:
+def op_rows(plan: ChosenLayout) -> list[OpRow]:
     sent = _sent_before(plan)
     rows = [_op_row(plan, node, sent.get(node.number, ())) for node in plan.problem.graph.nodes]
     found: list[OpRow] = []
@@ -85,7 +83,7 @@ def op_rows(plan: LayoutPlan) -> list[OpRow]:
     return [*found, *_returned(plan, sent.get(len(rows), ()))]
 
 
-def _returned(plan: LayoutPlan, sent: Sequence[Sent]) -> Iterator[OpRow]:
+def _returned(plan: ChosenLayout, sent: Sequence[Sent]) -> Iterator[OpRow]:
     """What is done to outputs for the caller."""
     graph = plan.problem.graph
     if sent:
@@ -95,7 +93,7 @@ def _returned(plan: LayoutPlan, sent: Sequence[Sent]) -> Iterator[OpRow]:
         yield OpRow("", 1, "returned", "", "", where, tuple(sent), 0.0, held, (), left)
 
 
-def _op_row(plan: LayoutPlan, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
+def _op_row(plan: ChosenLayout, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
     problem, graph = plan.problem, plan.problem.graph
     strategy = problem.strategies[node.number][plan.assignment.strategies[node.number]]
     inside = [_sent(step, f"within {_short(node.op)}") for step in strategy.inside]
@@ -127,7 +125,7 @@ def _first(split_name: str) -> str:
     return f"{first} ..." if others else first
 
 
-def _sent_before(plan: LayoutPlan) -> dict[int, tuple[Sent, ...]]:
+def _sent_before(plan: ChosenLayout) -> dict[int, tuple[Sent, ...]]:
     """By the node that needs it first; what only the caller needs, behind the last node."""
     found: dict[int, tuple[Sent, ...]] = {}
     for move in plan.cost.moves:
@@ -136,7 +134,7 @@ def _sent_before(plan: LayoutPlan) -> dict[int, tuple[Sent, ...]]:
     return found
 
 
-def _of_move(plan: LayoutPlan, move: Move) -> Iterator[Sent]:
+def _of_move(plan: ChosenLayout, move: Move) -> Iterator[Sent]:
     graph = plan.problem.graph
     maker = graph.makers.get(move.value)
     what = counted_name(graph.values[move.value].name) if maker is None else _short(graph.nodes[maker].op)
@@ -165,7 +163,7 @@ def _together(rows: Sequence[OpRow], spans: Sequence[tuple[int, int]], number: i
         yield several[0]._replace(layer=layer, layers=count, memory=max(row.memory for row in several))
 
 
-def tensor_rows(plan: LayoutPlan) -> list[TensorRow]:
+def tensor_rows(plan: ChosenLayout) -> list[TensorRow]:
     problem = plan.problem
     found: dict[tuple[object, ...], TensorRow] = {}
     for leaf in problem.graph.leaves:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.placement_problem import Move
 from softmesh.planner.program.file_parts import MASKS
 from softmesh.planner.program.function_text import LayerFunction
 from softmesh.planner.program.python_text import call_lines
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
 IMPORTS = ("import sys", "", "import safetensors.torch", "import torch", "", "import ttnn", "")
 CLOSING = "        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)\n"
@@ -34,11 +31,11 @@ def function_blocks(functions: Sequence[LayerFunction], *, has_masks: bool) -> l
     return blocks + ["\n".join(function.definition()) for function in functions]
 
 
-def needs_fabric(plan: LayoutPlan) -> bool:
+def needs_fabric(plan: ChosenLayout) -> bool:
     return math.prod(plan.mesh_shape) > 1 or len(plan.stages) > 1
 
 
-def opening_lines(plan: LayoutPlan, name: str, shape: str) -> list[str]:
+def opening_lines(plan: ChosenLayout, name: str, shape: str) -> list[str]:
     """`name` and `shape`: the variables that are the mesh, and have its shape."""
     fabric = plan.opening.fabric if plan.opening is not None else settings.active().config
     if needs_fabric(plan) and fabric == FabricConfig.DISABLED:

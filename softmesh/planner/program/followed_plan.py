@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softmesh.callsite import user_call_site
 from softmesh.collectives.collective_operation import is_collective
@@ -27,6 +27,7 @@ from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, NotMod
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import REPLICATE
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, ValueRef
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.program.plan_calls import OpForms
@@ -35,12 +36,9 @@ from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
-
 
 @contextmanager
-def following(plan: LayoutPlan, mesh_device: MeshDevice) -> Iterator[None]:
+def following(plan: ChosenLayout, mesh_device: MeshDevice) -> Iterator[None]:
     if len(plan.stages) > 1:
         raise NotModelled(
             f"plan.followed(): the plan is a pipeline of {len(plan.stages)} stages, and a program that follows a plan "
@@ -58,7 +56,7 @@ def following(plan: LayoutPlan, mesh_device: MeshDevice) -> Iterator[None]:
 
 
 class _Follower:
-    def __init__(self, plan: LayoutPlan, mesh_device: MeshDevice) -> None:
+    def __init__(self, plan: ChosenLayout, mesh_device: MeshDevice) -> None:
         self._plan, self._problem, self._graph = plan, plan.problem, plan.problem.graph
         self._mesh = mesh_device
         self._forms = OpForms(plan.mesh_shape, plan.problem.chip, plan.problem.lines)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from softmesh.distributed.plan_table import size, time
 from softmesh.errors import NotModelled
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphValue, OpGraph
@@ -18,9 +18,6 @@ from softmesh.planner.program.layer_functions import Block, blocks_of, parts_of
 from softmesh.planner.program.plan_calls import Part, PlanCalls, calls_of
 from softmesh.planner.program.python_text import call_lines, literal
 from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, output_dims, tensor_rows
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class _StageText:
         return [graph.values[number] for symbol, number in self.calls.leaves.items() if symbol in self.calls.used]
 
 
-def pipeline_source(plan: LayoutPlan) -> str:
+def pipeline_source(plan: ChosenLayout) -> str:
     graph, layers = plan.problem.graph, layer_spans(plan.problem)
     stages = _stage_texts(plan)
     functions: list[LayerFunction] = []
@@ -70,7 +67,7 @@ def _repeated(stages: Sequence[Sequence[Block]]) -> dict[Hashable, list[Block]]:
     return {form: blocks for form, blocks in found.items() if len(blocks) > 1}
 
 
-def _stage_texts(plan: LayoutPlan) -> list[_StageText]:
+def _stage_texts(plan: ChosenLayout) -> list[_StageText]:
     graph, layers = plan.problem.graph, layer_spans(plan.problem)
     _check_caches(plan)
     found: list[_StageText] = []
@@ -95,7 +92,7 @@ def _is_read(graph: OpGraph, number: int, first: int) -> bool:
     return any(node >= first for node, _ in graph.consumers[number])
 
 
-def _check_caches(plan: LayoutPlan) -> None:
+def _check_caches(plan: ChosenLayout) -> None:
     """What is changed in place is there once."""
     graph = plan.problem.graph
     changed = {graph.root(value.number) for value in graph.values if value.version_of is not None}
@@ -123,7 +120,7 @@ def _stage_lines(at: int, one: _StageText, parameters: Sequence[str], text: Func
     yield f"    return [{', '.join(handed)}], [{', '.join(left)}]"
 
 
-def _heading(plan: LayoutPlan) -> Iterator[str]:
+def _heading(plan: ChosenLayout) -> Iterator[str]:
     if plan.opening is None:
         raise NotModelled(
             f"softmesh.plan: a pipeline of {len(plan.stages)} stages is opened as a mesh of a system, and this plan is "
@@ -144,7 +141,7 @@ def _heading(plan: LayoutPlan) -> Iterator[str]:
     yield f"ORDER = {literal(_order(plan))}  # the submesh of each stage: next to the one before"
 
 
-def _order(plan: LayoutPlan) -> tuple[int, ...]:
+def _order(plan: ChosenLayout) -> tuple[int, ...]:
     assert plan.opening is not None
     grid = tuple(n // own for n, own in zip(plan.opening.shape, plan.mesh_shape, strict=True))
     return tuple(_there_and_back(grid))
@@ -158,7 +155,7 @@ def _there_and_back(grid: tuple[int, ...]) -> list[int]:
     return [n * len(row) + at for n in range(grid[0]) for at in (row[::-1] if n % 2 else row)]
 
 
-def _tables(plan: LayoutPlan, stages: Sequence[_StageText]) -> Iterator[str]:
+def _tables(plan: ChosenLayout, stages: Sequence[_StageText]) -> Iterator[str]:
     graph = plan.problem.graph
     yield f"{SAID_OF_TENSORS} Of each stage:"
     yield "TENSORS = ("

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.distributed.layouts import Extents, Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.split_choices import Split
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
 from softmesh.planner.placement_problem import Move
@@ -22,9 +23,6 @@ from softmesh.planner.program.plain_ops import PLAIN_OPS, not_public
 from softmesh.planner.program.plain_steps import take_step
 from softmesh.planner.program.symbols import Extent, StandIn, Symbol
 from softmesh.value_free import without_values
-
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
 BEFORE_ALL = -1  # the node of what is done before the first
 
@@ -65,7 +63,7 @@ class Part(NamedTuple):
 
 
 def calls_of(
-    plan: LayoutPlan, hoisted: Callable[[Move], bool] = lambda move: False, part: Part | None = None
+    plan: ChosenLayout, hoisted: Callable[[Move], bool] = lambda move: False, part: Part | None = None
 ) -> PlanCalls:
     """`hoisted` tells which moves are made as soon as a value is there; without a part it is all of the plan."""
     graph = plan.problem.graph
@@ -102,7 +100,7 @@ def _is_taken(split: Split, strategy: OpStrategy, node: GraphNode) -> bool:
 
 
 class _Writer:
-    def __init__(self, plan: LayoutPlan, hoisted: Callable[[Move], bool]) -> None:
+    def __init__(self, plan: ChosenLayout, hoisted: Callable[[Move], bool]) -> None:
         self._plan, self._graph, self._problem = plan, plan.problem.graph, plan.problem
         self._hoisted = hoisted
         self._forms = OpForms(plan.mesh_shape, plan.problem.chip, plan.problem.lines)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from softmesh.distributed.plan_table import size, time
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.program.file_opening import (
     CLOSING,
@@ -23,15 +23,12 @@ from softmesh.planner.program.plan_calls import calls_of
 from softmesh.planner.program.python_text import literal
 from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, output_dims, tensor_rows
 
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
 
-
-def source_of(plan: LayoutPlan) -> str:
+def source_of(plan: ChosenLayout) -> str:
     return pipeline_source(plan) if len(plan.stages) > 1 else _mesh_source(plan)
 
 
-def _mesh_source(plan: LayoutPlan) -> str:
+def _mesh_source(plan: ChosenLayout) -> str:
     """Of a plan without a pipeline."""
     graph = plan.problem.graph
     layers = layer_spans(plan.problem)
@@ -51,7 +48,7 @@ def _mesh_source(plan: LayoutPlan) -> str:
     return "\n\n\n".join(blocks) + "\n"
 
 
-def _heading(plan: LayoutPlan) -> Iterator[str]:
+def _heading(plan: ChosenLayout) -> Iterator[str]:
     mesh = "x".join(map(str, plan.mesh_shape))
     system = "" if plan.opening is None or plan.opening.system is None else f" of {plan.opening.system}"
     yield f'"""A model on a {mesh} mesh{system}, laid out by softmesh.plan.'
@@ -65,7 +62,7 @@ def _heading(plan: LayoutPlan) -> Iterator[str]:
     yield f"MESH = {literal(plan.mesh_shape)}"
 
 
-def _tables(plan: LayoutPlan) -> Iterator[str]:
+def _tables(plan: ChosenLayout) -> Iterator[str]:
     graph = plan.problem.graph
     yield SAID_OF_TENSORS
     yield "TENSORS = {"

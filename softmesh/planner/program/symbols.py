@@ -1,4 +1,4 @@
-"""What stands in a written program for what only a running one has: tensors, and extents that depend on the mesh."""
+"""Symbols in a written program for what only a running one has: tensors, and extents that depend on the mesh."""
 
 from __future__ import annotations
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from softmesh.distributed.layouts import Layout
 from softmesh.errors import NotModelled
 from softmesh.placement.placements import Shard
+from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphValue
 from softmesh.planner.program.leaf_patterns import counted_name, pattern_of
 from softmesh.planner.program.python_text import literal, quoted
 
-if TYPE_CHECKING:
-    from softmesh.planner.layout_plan import LayoutPlan
-
 SAID_OF_TENSORS = "# Each tensor: its shape, dtype and layout, and the dim that is shared along each axis of the mesh."
 
 
-def tensor_rows(plan: LayoutPlan, leaves: Iterable[GraphValue], indent: int = 4) -> Iterator[str]:
+def tensor_rows(plan: ChosenLayout, leaves: Iterable[GraphValue], indent: int = 4) -> Iterator[str]:
     facts = []
     for leaf in leaves:
         home = plan.home(leaf.name)
@@ -30,7 +27,7 @@ def tensor_rows(plan: LayoutPlan, leaves: Iterable[GraphValue], indent: int = 4)
             yield " " * indent + row
 
 
-def output_dims(plan: LayoutPlan, number: int) -> tuple[int | None, ...]:
+def output_dims(plan: ChosenLayout, number: int) -> tuple[int | None, ...]:
     return dims_of(plan, plan.problem.graph.values[number].name, plan.left(number))
 
 
@@ -52,7 +49,7 @@ def _entries(names: list[str], said: str) -> Iterator[str]:
     yield f"**{{{pattern.f_string()}: {said} for i in {span}}},"
 
 
-def dims_of(plan: LayoutPlan, name: str, layout: Layout) -> tuple[int | None, ...]:
+def dims_of(plan: ChosenLayout, name: str, layout: Layout) -> tuple[int | None, ...]:
     """What `mapper` takes; TT-NN cuts a dim along one axis or along all."""
     dims = tuple(word.dim if isinstance(word, Shard) else None for word in layout)
     shared = [dim for dim in dims if dim is not None]

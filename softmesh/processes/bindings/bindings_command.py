@@ -32,7 +32,7 @@ _MOST_MESHES = 4096
 
 
 class _Refusal(click.ClickException):
-    """Nothing was written."""
+    """What was asked for is clear, but this machine or folder cannot take it; nothing was written."""
 
     exit_code = 1
 
@@ -102,11 +102,13 @@ def bindings(
 def _check_one_way(asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None) -> None:
     given = [option for option, value in asked.items() if value is not None]
     if len(given) > 1:
-        raise _Refusal(f"{' and '.join(given)} are different ways to cut a machine: give one of them.")
+        raise click.UsageError(f"{' and '.join(given)} are different ways to cut a machine: give one of them.")
     if shared_by is not None and given != ["--split"]:
-        raise _Refusal("--hosts-per-mesh says how meshes of --split are shared; presets have their own.")
+        raise click.UsageError("--hosts-per-mesh says how meshes of --split are shared; presets have their own.")
     if hosts is not None and given not in (["--slice-config"], ["--fabric-config"]):
-        raise _Refusal("--hosts says where the meshes of --slice-config or --fabric-config lie; give one of them.")
+        raise click.UsageError(
+            "--hosts says where the meshes of --slice-config or --fabric-config lie; give one of them."
+        )
 
 
 def _cut(
@@ -115,9 +117,12 @@ def _cut(
     """The name of the machine, its splits, and files beside those of the splits."""
     if system.strip().lower() == ELASTIC:
         if asked["--split"] is None:
-            raise _Refusal("The elastic machine has any shape: say what you need of it, as in --split 2x4,2x4.")
+            raise click.UsageError("The elastic machine has any shape: say what you need of it, as in --split 2x4,2x4.")
         return ELASTIC, _split_of(None, asked["--split"], shared_by), {}
-    machine = load(system)
+    try:
+        machine = load(system)
+    except SoftmeshError as error:
+        raise click.UsageError(str(error)) from None
     splits = _splits(machine, asked, shared_by, hosts)
     return machine.name, splits, {} if any(asked.values()) else {TRAY_FILE: tray_text(machine)}
 
@@ -148,10 +153,12 @@ def pieces_of(split: str, hosts: str | None) -> list[Piece]:
     if len(grids) == 1:
         grids *= len(shapes)
     if len(grids) != len(shapes):
-        raise _Refusal(f"--hosts-per-mesh has {len(grids)} grids for {len(shapes)} meshes: give one, or one for each.")
+        raise click.UsageError(
+            f"--hosts-per-mesh has {len(grids)} grids for {len(shapes)} meshes: give one, or one for each."
+        )
     for shape, grid in zip(shapes, grids, strict=True):
         if shape[0] % grid[0] or shape[1] % grid[1]:
-            raise _Refusal(
+            raise click.UsageError(
                 f"a {_text(shape)} mesh cannot be shared by {_text(grid)} ranks: each must get the same block."
             )
     return [Piece(shape, grid) for shape, grid in zip(shapes, grids, strict=True)]
@@ -160,11 +167,11 @@ def pieces_of(split: str, hosts: str | None) -> list[Piece]:
 def _shapes(option: str, text: str) -> list[tuple[int, int]]:
     parts = [part.strip().lower() for part in text.split(",")]
     if len(parts) > _MOST_MESHES:
-        raise _Refusal(f"{option}: {len(parts)} meshes; at most {_MOST_MESHES} are taken.")
+        raise click.UsageError(f"{option}: {len(parts)} meshes; at most {_MOST_MESHES} are taken.")
     found = [(part, _SHAPE.fullmatch(part)) for part in parts]
     for part, shape in found:
         if shape is None:
-            raise _Refusal(f"{option}: {part[:40]!r} is not a shape; write rows x columns, as in 2x4.")
+            raise click.UsageError(f"{option}: {part[:40]!r} is not a shape; write rows x columns, as in 2x4.")
     return [(int(shape[1]), int(shape[2])) for _, shape in found if shape is not None]
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from softmesh.cost.summaries import size_text, time_text
 from softmesh.cost.timeline import Estimate, MeshRecord
-from softmesh.report.drawing import Panel, picture
+from softmesh.report.drawing import Panel, bare_picture
 from softmesh.report.estimates.link_and_memory_use import PairUse, link_pairs
 from softmesh.report.estimates.page_colours import FADED, GROUND, INK, LINE, STEPS, heat
 from softmesh.report.estimates.quantities import share_text
@@ -55,7 +55,7 @@ def link_map(estimate: Estimate) -> str:
         y += part.height + 18
     if most:
         page.put(_legend(most), 0, y)
-    return picture(page, "What each link of the mesh carried", margin=4).replace('fill="#ffffff"', 'fill="none"', 1)
+    return bare_picture(page, "What each link of the mesh carried", margin=4)
 
 
 def _title(estimate: Estimate, mesh: MeshRecord) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 from softmesh.cost.summaries import size_text, time_text
-from softmesh.report.drawing import Panel, picture
+from softmesh.report.drawing import Panel, bare_picture
 from softmesh.report.estimates.link_and_memory_use import Allocation, MemoryUse
 from softmesh.report.estimates.page_colours import FADED, GROUND, LINE, tint
 from softmesh.report.estimates.quantities import share_text
@@ -33,7 +33,7 @@ def memory_map(use: MemoryUse, seconds: float) -> str:
     _addresses(panel, use, seconds)
     panel.width = _LEFT + _WIDTH
     text = f"{use.region.buffer_type} of each bank of mesh {use.mesh.mesh_id} over time"
-    return picture(panel, text, margin=4).replace('fill="#ffffff"', 'fill="none"', 1)
+    return bare_picture(panel, text, margin=4)
 
 
 def left_out(use: MemoryUse) -> int:

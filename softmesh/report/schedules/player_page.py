@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from html import escape
+from itertools import product
 from typing import Any
 from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.link_traffic import Lane
-from softmesh.report.drawing import picture
+from softmesh.report.dark_colours import dark_sheet, light_or_dark, used_colours
+from softmesh.report.drawing import FADED, INK, PAPER, picture
 from softmesh.report.schedules.device_layouts import geometry_of
 from softmesh.report.schedules.film_strip import (
     BARE,
+    TRACK,
     Sketch,
     bars,
     chunk_colours,
@@ -35,13 +38,14 @@ _MOST_SENTENCES = 64  # of one step
 
 def schedule_page(replay: ScheduleReplay) -> str:
     geometry = geometry_of(replay)
+    still = _static_svg(replay, geometry)
     heading = escape(replay.heading)
     return printable(
         '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{heading}</title><style>{STYLE}</style></head>\n<body>\n"
+        f"<title>{heading}</title><style>{_colours(replay, still)}{STYLE}</style></head>\n<body>\n"
         f"<h1>{heading}</h1>\n<p>{escape(subheading(replay))}</p>\n"
-        f"{_player(replay, geometry)}"
+        f"{_player(replay, still)}"
         f'<div class="legend">{picture(legend(replay), "Legend")}</div>\n'
         f"<details open><summary>All steps at once</summary>\n"
         f"{picture(film_strip(replay), replay.heading)}</details>\n"
@@ -57,11 +61,25 @@ def embedded(data: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _player(replay: ScheduleReplay, geometry: Geometry) -> str:
+def _colours(replay: ScheduleReplay, still: ElementTree.Element) -> str:
+    """Those of the page, of what stands still and of what the script adds."""
+    named = {"ink": INK, "faded": FADED, "paper": PAPER, "track": TRACK}
+    light = "".join(f"--{name}: {colour}; " for name, colour in named.items())
+    both = "".join(f"--{name}: {light_or_dark(colour)}; " for name, colour in named.items())
+    tints = chunk_colours(replay)
+    added = product(("fill", "stroke"), [*tints, *map(inked, tints), BARE])
+    return (
+        f"\n:root {{ {light}}}\n@supports (color: light-dark(#000, #fff)) {{\n"
+        f"  :root {{ color-scheme: light dark; {both}}}\n}}\n"
+        f"{dark_sheet({*used_colours(still), *added}, scope='#geometry')}"
+    )
+
+
+def _player(replay: ScheduleReplay, still: ElementTree.Element) -> str:
     steps = len(replay.schedule.steps)
     return (
         '<section id="player" aria-label="Player" hidden>\n'
-        f"{_static_svg(replay, geometry)}\n"
+        f"{ElementTree.tostring(still, encoding='unicode')}\n"
         '<div class="controls" role="group" aria-label="Playback">'
         '<button id="back" aria-label="One step back">&#9664;&#xFE0E;</button>'
         '<button id="play" aria-label="Play">Play</button>'
@@ -73,7 +91,7 @@ def _player(replay: ScheduleReplay, geometry: Geometry) -> str:
     )
 
 
-def _static_svg(replay: ScheduleReplay, geometry: Geometry) -> str:
+def _static_svg(replay: ScheduleReplay, geometry: Geometry) -> ElementTree.Element:
     """What stands still; the script adds slots, sends and the heat of the links."""
     width, height = (size + 2 * _MARGIN for size in geometry.size)
     root = ElementTree.Element(
@@ -92,7 +110,7 @@ def _static_svg(replay: ScheduleReplay, geometry: Geometry) -> str:
     root.append(sketch.element)
     for name in ("slots", "moving"):
         ElementTree.SubElement(root, "g", {"id": name})
-    return ElementTree.tostring(root, encoding="unicode")
+    return root
 
 
 def _data(replay: ScheduleReplay, geometry: Geometry) -> dict[str, Any]:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-# Pictures carry their colours as attributes; on a dark page the style sheet exchanges them.
 STYLE = """
-:root { color-scheme: light dark; --ink: #141b24; --faded: #5b6773; --paper: #ffffff; --ground: #fafbfc;
-        --line: #8a95a1; --track: #d3dae1; --bare: #e3e8ed; --chip: #dbe7f3; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8edf2; --faded: #a3afba; --paper: #171d24; --ground: #1c232b; --line: #66727e;
-          --track: #37424d; --bare: #2c363f; --chip: #2d4257; }
-}
 body { font: 15px/1.5 system-ui, 'Segoe UI', sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem;
        background: var(--paper); color: var(--ink); }
 h1 { font-size: 1.3rem; margin: 0; }
@@ -26,15 +19,7 @@ button { font: inherit; min-width: 3.2rem; padding: .2rem .7rem; }
 summary { cursor: pointer; font-weight: 600; margin: 1rem 0 .4rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--track); padding: .15rem .9rem .15rem 0; text-align: left; }
-svg [fill="#141b24"] { fill: var(--ink); }
-svg [fill="#5b6773"] { fill: var(--faded); }
-svg [fill="#ffffff"] { fill: var(--paper); }
-svg [fill="#fafbfc"] { fill: var(--ground); }
-svg [fill="#e3e8ed"] { fill: var(--bare); }
-svg [fill="#dbe7f3"] { fill: var(--chip); }
-svg [stroke="#8a95a1"] { stroke: var(--line); }
-svg [stroke="#d3dae1"], svg [stroke="#d9dfe5"] { stroke: var(--track); }
-.legend svg [stroke="#8a95a1"] + text, .token text { fill: #141b24; }
+.token text { fill: var(--ink); }
 """
 
 SCRIPT = r"""

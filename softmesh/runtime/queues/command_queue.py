@@ -32,7 +32,7 @@ class MeshCommandQueue(BufferCommands):
     """`mesh.mesh_command_queue(id)`."""
 
     if TYPE_CHECKING:
-        # bound in tensor.methods
+        # bound in ops.tensor_methods
         def enqueue_write_tensor(
             self, host_tensor: CommandTensor, device_tensor: CommandTensor, blocking: bool = False
         ) -> None: ...

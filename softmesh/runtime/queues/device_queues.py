@@ -11,6 +11,7 @@ from softmesh.hardware.dispatch_cores import SubDeviceId
 from softmesh.runtime.queues import queue_id
 from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.cuda_streams import open_streams, wait_for_all_queues
+from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_base import Ownership
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue, current_queue
 from softmesh.runtime.queues.sub_devices import SubDevice, SubDeviceManagerId, SubDevices
@@ -57,6 +58,7 @@ class DeviceQueues:
 
         Whose cores it takes is only known while there is one sub-device.
         """
+        LAUNCHED.total += 1
         only = self.only_queue
         if only is not None and cq_id is None and not queue_id.is_pushed:
             only.in_use = True
