@@ -173,6 +173,18 @@ def test_a_plan_is_followed_as_often_as_the_program_runs() -> None:
             assert_close(made, (x @ weights["up"]).relu() @ weights["down"])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_layout_is_the_topology_that_a_unified_op_leaves_its_result_in(seed: int) -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(mlp, mesh), seed)
+        for name, shape in (("up", (256, 512)), ("down", (512, 256))):
+            values = drawn(*shape)
+            where = found.layout(name)
+            made = ttnn.distributed.add(put(values, mesh), put(values, mesh), output_topology=where)
+            assert tuple(ttnn.placements(made)) == tuple(where)
+            assert_close(ttnn.compose(made), 2 * values)
+
+
 def test_another_program_than_the_planned_one_is_told() -> None:
     with opened((1, 2)) as mesh:
         found = plan(mlp, mesh)
