@@ -172,13 +172,16 @@ def test_a_plan_beside_the_mesh_of_others_is_opened_there() -> None:
     assert_close(made[1], on_one_device(lambda device: blocks(device)[1]))
 
 
-def test_the_run_command_runs_a_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_run_a_pipeline_and_diff_confirms_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTMESH_SYSTEM", "")  # the command sets it for the process
     file = tmp_path / "planned.py"
     file.write_text(found(prefill, 4).source())
     ran = CliRunner().invoke(commands, ["run", "--system", "T3000", str(file)])
     assert ran.exit_code == 0, ran.output
     assert re.match(r"\[1, 1, \d+, 256\] mean ", ran.output)
+    compared = CliRunner().invoke(commands, ["diff", "--system", "T3000", str(file), "--against", "one-device"])
+    assert compared.exit_code == 0, compared.output
+    assert compared.output.startswith("No divergence: ")
 
 
 def one_cache(device: ttnn.MeshDevice) -> ttnn.Tensor:

@@ -67,8 +67,18 @@ def run(values):
 '''
 
 PIPELINE = '''\
+def submeshes(mesh):
+    """One for each stage; a device alone has all of them, to compare with."""
+    if mesh.get_num_devices() == 1:
+        return [mesh] * len(ORDER)
+    parts = mesh.create_submeshes(ttnn.MeshShape(*MESH))
+    return [parts[at] for at in ORDER]
+
+
 def joined(first, second):
     """A pair of sockets, from each device of a stage to its counterpart in the next."""
+    if first is second:
+        return None
     core = ttnn.CoreCoord(0, 0)
     connections = [
         ttnn.SocketConnection(ttnn.MeshCoreCoord(at, core), ttnn.MeshCoreCoord(at, core))
@@ -80,6 +90,8 @@ def joined(first, second):
 
 def handed_on(tensors, sockets, mesh):
     """Tensors of a stage, on the mesh of the next."""
+    if sockets is None:
+        return tensors
     sender, receiver = sockets
     arrived = []
     for tensor in tensors:
@@ -113,8 +125,7 @@ def run_calls(calls):
     read when all calls are through.
     """
 {opening}
-    parts = whole_mesh.create_submeshes(ttnn.MeshShape(*MESH))
-    meshes = [parts[at] for at in ORDER]
+    meshes = submeshes(whole_mesh)
     try:
         sockets = [joined(first, second) for first, second in zip(meshes, meshes[1:])]
         tensors = [placed(mesh, calls[0], table) for mesh, table in zip(meshes, TENSORS)]
