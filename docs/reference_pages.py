@@ -250,9 +250,11 @@ def command_line_page() -> str:
     return "\n".join(parts)
 
 
+_LEAST = 20  # characters of a message; what is shorter is the name of an op or an argument
+
+
 def errors_page() -> str:
-    classes = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
-    classes = {name: value for name, value in classes.items() if issubclass(value, Exception)}
+    classes = error_classes()
     told = messages(set(classes))
     parts = [
         "# Errors and warnings",
@@ -262,12 +264,27 @@ def errors_page() -> str:
         "address: `errors.html#m-1a2b3c4d`.",
         "",
     ]
-    for name, value in classes.items():
-        bases = ", ".join(base.__name__ for base in value.__bases__)
-        parts += [f"## {name} {{ #{name} }}", "", f"*{bases}.* {inspect.getdoc(value) or ''}", ""]
+    for name, node in classes.items():
+        bases = ", ".join(map(ast.unparse, node.bases))
+        about = (ast.get_docstring(node) or "").replace("<", "&lt;")
+        parts += [f"## {name} {{ #{name} }}", "", f"*{bases}.* {about}", ""]
         parts += [f"* {message_anchor(name, text)} `{text}`" for text in sorted(told.get(name, ()))]
         parts.append("")
     return "\n".join(parts)
+
+
+def error_classes() -> dict[str, ast.ClassDef]:
+    """Errors and warnings of softmesh.errors, and what is derived from them anywhere in the package, at any depth."""
+    nodes = [node for file in sorted(ROOT.rglob("*.py")) for node in ast.walk(ast.parse(file.read_text("utf-8")))]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    own = ast.parse(Path(errors.__file__).read_text("utf-8"))
+    found = {node.name: node for node in own.body if isinstance(node, ast.ClassDef)}
+    count = 0
+    while count < len(found):
+        count = len(found)
+        derived = (node for node in classes if any(ast.unparse(base) in found for base in node.bases))
+        found |= {node.name: node for node in derived if node.name not in found}
+    return found
 
 
 def message_anchor(owner: str, text: str) -> str:
@@ -277,34 +294,84 @@ def message_anchor(owner: str, text: str) -> str:
 
 
 def messages(names: set[str]) -> dict[str, set[str]]:
-    """The texts of `raise Name(...)`, and of calls that are given a warning's or an error's class beside a text."""
+    """The texts of `raise Name(...)`, of calls that are given a warning's or an error's class beside a text, and those
+    that a class of errors gives to its own base."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in ROOT.rglob("*.py")]
+    everywhere = _told_by_functions(trees)
     found: dict[str, set[str]] = defaultdict(set)
-    for file in ROOT.rglob("*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        for scope in (tree, *functions):
-            texts = _named_texts(scope)
+    for tree in trees:
+        told = everywhere | _told_by_functions([tree])
+        for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))):
+            values = _named_values(scope)
             for call in (node for node in ast.walk(scope) if isinstance(node, ast.Call)):
-                given = [texts.get(arg.id, arg) if isinstance(arg, ast.Name) else arg for arg in call.args]
-                text = next(filter(None, map(_template, given)), "")
-                for owner in _owners(call, names) if len(text) > 20 else ():
-                    found[owner].add(text)
+                owners = _owners(call, names)
+                for owner in owners:
+                    found[owner].update(_texts_of(call, values, told))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and node.name in names:
+                bases = (call for call in ast.walk(node) if isinstance(call, ast.Call) and _is_given_to_base(call))
+                found[node.name].update(text for call in bases for text in _texts_of(call, _named_values(node), told))
     return found
+
+
+_SANITIZER = {"SanitizerWarning", "SanitizerError"}
+_TELLERS = {  # what is given a text alone, and the classes it raises or warns with
+    "refused": {"ArgumentError"},
+    "communication_policy.apply": {"ImplicitCommunication", "ImplicitCommunicationError"},
+    "self._report.tell": _SANITIZER,
+    "self.report.tell": _SANITIZER,
+}
+_Told = dict[str, list[ast.expr]]  # what functions return
+
+
+def _told_by_functions(trees: list[ast.Module]) -> _Told:
+    """By name; of functions in several files that share a name none is known."""
+    found: _Told = defaultdict(list)
+    homes: dict[str, set[int]] = defaultdict(set)
+    for home, tree in enumerate(trees):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.returns is not None and ast.unparse(node.returns) == "str":
+                returns = (part.value for part in ast.walk(node) if isinstance(part, ast.Return))
+                found[node.name] += filter(None, returns)
+                homes[node.name].add(home)
+    return {name: values for name, values in found.items() if len(homes[name]) == 1}
 
 
 def _owners(call: ast.Call, names: set[str]) -> set[str]:
     """The classes that the text of a call belongs to."""
-    called = call.func.id if isinstance(call.func, ast.Name) else ""
-    if called == "refused":
-        return {"ArgumentError"}
+    called = ast.unparse(call.func)
+    if called in _TELLERS:
+        return _TELLERS[called]
     return {called} & names or {arg.id for arg in call.args if isinstance(arg, ast.Name) and arg.id in names}
 
 
-def _named_texts(scope: ast.Module | ast.FunctionDef) -> dict[str, ast.expr]:
+def _is_given_to_base(call: ast.Call) -> bool:
+    return ast.unparse(call.func) == "super().__init__"
+
+
+def _named_values(scope: ast.AST) -> dict[str, ast.expr]:
     """Texts that have a name before they are raised: `text = f"..."`."""
-    nodes = ast.walk(scope) if isinstance(scope, ast.FunctionDef) else scope.body
+    nodes = scope.body if isinstance(scope, ast.Module) else ast.walk(scope)
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     return {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
+
+
+def _texts_of(call: ast.Call, values: dict[str, ast.expr], told: _Told) -> list[str]:
+    """The first argument that is a message: a text, one that has a name, or one that a function tells."""
+    for arg in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        value = values.get(arg.id, arg) if isinstance(arg, ast.Name) else arg
+        texts = [text for given in told.get(_teller(value), [value]) if len(text := _template(given)) > _LEAST]
+        if texts:
+            return texts
+    return []
+
+
+def _teller(value: ast.expr) -> str:
+    """The function that makes a text: `words`, `words(x)`, `self.words(x)`, `partial(words, x)`."""
+    if isinstance(value, ast.Call):
+        is_partial = isinstance(value.func, ast.Name) and value.func.id == "partial"
+        return _teller(value.args[0] if is_partial else value.func)
+    return value.id if isinstance(value, ast.Name) else getattr(value, "attr", "")
 
 
 def _template(node: ast.expr) -> str:
@@ -317,4 +384,12 @@ def _text(node: ast.expr) -> str:
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
         return "".join(_text(part) if isinstance(part, ast.Constant) else "{...}" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = _text(node.left), _text(node.right)
+        return "".join(part or "{...}" for part in parts) if any(parts) else ""
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("'.join") and isinstance(node.args[0], ast.List):
+        parts = [_text(line) for line in node.args[0].elts]
+        return " ".join(part or "{...}" for part in parts) if any(parts) else ""
+    if isinstance(node, ast.IfExp):
+        return _text(node.body) or _text(node.orelse)
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import softmesh
+from softmesh.errors import SoftmeshError, SoftmeshWarning
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,8 +75,33 @@ def test_every_name_of_the_top_namespace_is_in_the_reference(site):
     assert [name for name in public if f'id="ttnn.{name}"' not in told] == []
 
 
-def test_the_words_of_a_message_can_be_searched_for(site):
-    assert "hold contributions that nobody has combined" in (site / "reference" / "errors.html").read_text()
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        ("PartialWarning", "hold contributions that nobody has combined"),
+        ("ArgumentError", "steps must be a tuple of steps, got"),  # behind the name of what refuses
+        ("NoStrategy", "is left of"),  # a class beside the code that raises it
+        ("LockstepError", "another program than the rest"),  # lines that are joined
+        ("OutOfHostMemory", "the host's memory would run out"),  # made by a function
+        ("SanitizerWarning", "overwrites"),
+        ("NotFiniteLoss", "The loss of step"),  # given to its base
+        ("GpuFailure", "the GPU has failed"),
+    ],
+)
+def test_the_words_of_a_message_can_be_searched_for(site, owner, words):
+    page = (site / "reference" / "errors.html").read_text()
+    section = page.partition(f'id="{owner}"')[2].partition("<h2")[0]
+    assert words in html.unescape(section)
+
+
+def test_every_class_of_errors_and_warnings_is_in_the_reference(site):
+    """What importing the package defines: those of modules that load late are in its files, too."""
+    page = (site / "reference" / "errors.html").read_text()
+    kinds = [SoftmeshError, SoftmeshWarning]
+    for kind in kinds:
+        kinds += [below for below in kind.__subclasses__() if below.__module__.startswith("softmesh.")]
+    public = {kind.__name__ for kind in kinds if not kind.__name__.startswith("_")}
+    assert {name for name in public if f'id="{name}"' not in page} == set()
 
 
 def test_every_environment_variable_is_explained():

@@ -106,10 +106,7 @@ class Judgement:
     # -- one op ----------------------------------------------------------------------------------
 
     def _judge(self, entry: Entry) -> Judged:
-        partner = self.pairs.get(entry.number)
-        other = self._gradient_partner(entry) if partner is None else self.theirs.entries[partner]
-        if other is not None and other.site != entry.site and entry.gradient_of is None:
-            other = self._reader_of_the_same(entry) or other
+        other = self._partner(entry)
         is_apart = other is None
         if other is None:
             other = self._stand_ins.replaced(entry, self.expected)
@@ -136,6 +133,14 @@ class Judgement:
             if entry.name not in READS:
                 self._note(output.number, judged)
         return judged
+
+    def _partner(self, entry: Entry) -> Entry | None:
+        """The op of the reference that does the same."""
+        paired = self.pairs.get(entry.number)
+        partner = self._gradient_partner(entry) if paired is None else self.theirs.entries[paired]
+        if partner is not None and partner.site != entry.site and entry.gradient_of is None:
+            return self._reader_of_the_same(entry) or partner
+        return partner
 
     def _look_elsewhere(self, judged: Judged) -> None:
         """Where the programs cut their batch otherwise: for another read of the reference's host, or a part of it."""

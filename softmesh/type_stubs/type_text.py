@@ -54,6 +54,8 @@ class TypeText:
         kinds = dict.fromkeys(map(self.of, parts))
         if "float" in kinds:
             kinds.pop("int", None)  # which a float may be
+        if wide := next((kind for kind in ("Any", "object") if kind in kinds), None):
+            return wide  # which None is, too; Python 3.10 writes it behind every default of None
         is_optional = kinds.pop("None", "no") is None
         return " | ".join((*kinds, *(["None"] if is_optional else [])))
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _COLOURS = ("#222222", "#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e")
+_DARK = "<style>@media (prefers-color-scheme: dark) { :root { filter: invert(0.9) hue-rotate(180deg) } }</style>"
 _WIDTH, _HEIGHT, _MARGIN = 720, 400, 50
 
 
@@ -51,6 +52,7 @@ def drawn(curves: Sequence[Curve]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
+        _DARK,
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
     ]
     for i in range(5):
