@@ -7,6 +7,7 @@ from typing import Any
 
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.parallel_degrees import degrees
+from softmesh.planner.placement_problem import LAUNCH_SECONDS
 
 
 def summary(found: LayoutPlan) -> list[str]:
@@ -18,8 +19,9 @@ def summary(found: LayoutPlan) -> list[str]:
         f"parallel  {told}",
         f"{found.goal.value:9} {_seconds(found.seconds)}, at most {max(found.gap, 0):.2%} above the best for this mesh",
         f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
-        f"search    {found.search_seconds:.1f} s, {found.status.value}; no mesh can be below "
-        f"{_seconds(found.search_bound)}",
+        f"search    {found.search_seconds:.1f} s, {found.status.value}",
+        f"bound     with {LAUNCH_SECONDS * 1e6:g} us for each launch it is {_seconds(found.ranked_seconds)}, "
+        f"and no mesh can be below {_seconds(found.search_bound)}",
     ]
     if opening is not None and opening.offset is not None:
         lines.insert(1, f"offset    {', '.join(map(str, opening.offset))}")
@@ -44,6 +46,7 @@ def document(found: LayoutPlan) -> dict[str, Any]:
         "stage_mesh": list(found.mesh_shape),
         "goal": found.goal.value,
         "seconds": found.seconds,
+        "ranked_seconds": found.ranked_seconds,
         "bound": found.bound,
         "gap": found.gap,
         "status": found.status.value,

@@ -173,14 +173,12 @@ def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: flo
     cost = found.solution.cost
     assert cost is not None
     assert found.solution.assignment is not None
-    bound = result.candidates[0].bound
-    ranked = found.seconds + (cost.ranked_seconds - cost.seconds if found.choice.stages == 1 else 0.0)
-    return LayoutPlan(
+    made = LayoutPlan(
         found.problem,
         found.solution.assignment,
         cost,
-        min(bound, ranked),
-        max(0.0, 1 - bound / ranked) if ranked else 0.0,
+        result.candidates[0].bound,
+        0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,
@@ -189,6 +187,8 @@ def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: flo
         time.monotonic() - started,
         freedom,
     )
+    ranked = made.ranked_seconds
+    return replace(made, bound=min(made.bound, ranked), gap=max(0.0, 1 - made.bound / ranked) if ranked else 0.0)
 
 
 _GOALS = [goal.value for goal in Goal]

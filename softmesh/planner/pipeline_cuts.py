@@ -14,23 +14,15 @@ from itertools import pairwise
 
 from softmesh.cost.link_costs import Line, all_gather
 from softmesh.planner.goal import Goal, Stage
+from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
-from softmesh.planner.repeated_layers import classes_of
 
 _Cut = tuple[float, tuple[int, ...] | None]  # the pace, and where stages begin and end
 
 
 def boundaries(problem: PlacementProblem) -> tuple[int, ...]:
-    """The nodes before which a stage may begin; without repeated layers there is none."""
-    layers = classes_of(problem).layers
-    if not layers:
-        return ()
-    first, after = layers[0]
-    period = after - first
-    starts = [start for start, _ in layers]
-    if first >= period:  # the first layer is unlike the others in where its inputs come from
-        starts.insert(0, first - period)
-    return tuple(start for start in starts[1:] if 0 < start < len(problem.graph.nodes))
+    """The nodes before which a stage may begin, where layers do; without repeated layers there is none."""
+    return tuple(start for start, _ in layer_spans(problem)[1:])
 
 
 def pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:

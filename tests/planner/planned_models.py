@@ -60,6 +60,12 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
 ROUTER = drawn(128, 8, seed=13) * 4  # of no token the second and third choice are within a rounding
 
 
+def assert_close(made: torch.Tensor, expected: torch.Tensor) -> None:
+    assert made.shape == expected.shape
+    assert expected.float().std() > 0  # nothing is like everything
+    assert ttnn.pearson_correlation_coefficient(expected.float(), made.float()) > 0.999
+
+
 def mlp(device: ttnn.MeshDevice) -> ttnn.Tensor:
     x = put(drawn(1, 1, 32, 256), device)
     up, down, scale = (put(drawn(*s), device) for s in ((256, 512), (512, 256), (256,)))
@@ -126,15 +132,18 @@ def example(name: str) -> ModuleType:
     return module
 
 
-@cache
-def _llama_weights() -> tuple[Any, dict[str, Any]]:
-    config = example("llama").Config(3, 256, 8, 4, 256, 256, 64)
+def llama_of(layers: int) -> tuple[Any, dict[str, Any]]:
+    """Its config and weights: made when a module is loaded, as what is drawn while a plan is made has no values."""
+    config = example("llama").Config(layers, 256, 8, 4, 256, 256, 64)
     return config, example("llama").weights(config)
+
+
+LLAMA = llama_of(3)
 
 
 def decode(device: ttnn.MeshDevice, mapper: Callable[[str], Any] = lambda name: None) -> ttnn.Tensor:
     """`mapper` is asked for that of a cache, by its name."""
-    config, values = _llama_weights()
+    config, values = LLAMA
     model = example("llama").Llama(config, device, values, USERS, 64)
     for layer, cache_ in enumerate(model.caches):
         for at, name in enumerate(("k", "v")):
@@ -146,7 +155,7 @@ def decode(device: ttnn.MeshDevice, mapper: Callable[[str], Any] = lambda name: 
 
 
 def prefill(device: ttnn.MeshDevice) -> ttnn.Tensor:
-    config, values = _llama_weights()
+    config, values = LLAMA
     model = example("llama").Llama(config, device, values, 1, 64)
     tokens = put(torch.arange(64).reshape(1, 1, 1, 64) * 3, device, ttnn.uint32)
     return model.prefill(tokens)

@@ -12,6 +12,7 @@ import torch
 from click.testing import CliRunner
 from planned_models import (
     Model,
+    assert_close,
     attention,
     decode,
     drawn,
@@ -61,11 +62,6 @@ def run(source: str, values: dict[str, torch.Tensor]) -> torch.Tensor:
     return made
 
 
-def assert_close(made: torch.Tensor, expected: torch.Tensor) -> None:
-    assert made.shape == expected.shape
-    assert ttnn.pearson_correlation_coefficient(expected.float(), made.float()) > 0.999
-
-
 @pytest.mark.parametrize("shape", MESHES)
 @pytest.mark.parametrize("model", [*TORCH, decode, prefill])
 def test_a_plan_is_a_file_that_makes_what_one_device_makes(model: Model, shape: tuple[int, ...]) -> None:
@@ -92,7 +88,8 @@ def test_a_training_step_changes_weights_as_on_one_device() -> None:
     def after(shape: tuple[int, ...]) -> dict[str, torch.Tensor]:
         with opened(shape) as mesh:
             program = loaded(drawn_plan(problem_on(training_step, mesh), 0).source())
-            tensors, places = program["placed"](mesh, before), program["TENSORS"]
+            places = program["TENSORS"]
+            tensors = program["placed"](mesh, before, places)
             program["forward"](mesh, tensors)
             return {name: program["whole"](mesh, one, places[name][3]).float() for name, one in tensors.items()}
 
@@ -174,6 +171,18 @@ def test_a_plan_is_followed_as_often_as_the_program_runs() -> None:
             with found.followed(mesh):
                 made = ttnn.compose(block(put(x, mesh), up, down))
             assert_close(made, (x @ weights["up"]).relu() @ weights["down"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_layout_is_the_topology_that_a_unified_op_leaves_its_result_in(seed: int) -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(mlp, mesh), seed)
+        for name, shape in (("up", (256, 512)), ("down", (512, 256))):
+            values = drawn(*shape)
+            where = found.layout(name)
+            made = ttnn.distributed.add(put(values, mesh), put(values, mesh), output_topology=where)
+            assert tuple(ttnn.placements(made)) == tuple(where)
+            assert_close(ttnn.compose(made), 2 * values)
 
 
 def test_another_program_than_the_planned_one_is_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh import Replicate
+from softmesh.estimation.plan_text import summary
 from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured
 from softmesh.planner.constraints import MemoryShare, Pinned
@@ -87,6 +89,16 @@ def test_a_pipeline_serves_calls_that_follow_each_other() -> None:
     assert found.stages[-1].end == len(found.problem.graph.nodes)
     assert all(a.end == b.first for a, b in zip(found.stages, found.stages[1:], strict=False))
     assert math.prod(found.mesh_shape) * len(found.stages) == 8
+
+
+@pytest.mark.parametrize(("goal", "stages"), [("decode", 1), ("decode", 2), ("prefill", 1), ("prefill", 4)])
+def test_a_bound_and_the_time_it_bounds_are_of_one_measure(goal: str, stages: int) -> None:
+    found = plan(mlps, "T3000", goal=goal, stages=stages)
+    assert found.seconds <= found.ranked_seconds
+    assert found.search_bound <= found.bound <= found.ranked_seconds
+    (said,) = (line for line in summary(found) if line.startswith("bound"))
+    took, least = (float(ms) for ms in re.findall(r"(?:it is|below) ([\d.]+) ms", said))
+    assert least <= took
 
 
 def test_what_fits_no_mesh_may_fit_a_pipeline() -> None:

@@ -11,9 +11,9 @@ from softmesh.distributed.layouts import Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.chosen_layout import ChosenLayout
+from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphNode, Role
 from softmesh.planner.placement_problem import Move
-from softmesh.planner.program.layer_spans import layer_spans
 from softmesh.planner.program.leaf_patterns import counted_name, leaf_word
 
 

@@ -12,13 +12,13 @@ def mapper(mesh, dims):
     return ttnn.create_mesh_mapper(mesh, ttnn.MeshMapperConfig(words))
 
 
-def placed(mesh, values):
-    """Every tensor on the mesh, where the plan has it; `values` are torch tensors by name."""
-    missing = [name for name in TENSORS if name not in values]
+def placed(mesh, values, tensors):
+    """Each tensor of a table on the mesh, where the plan has it; `values` are torch tensors by name."""
+    missing = [name for name in tensors if name not in values]
     if missing:
         raise SystemExit(f"There are no values for {', '.join(missing[:5])}{' ...' if len(missing) > 5 else ''}.")
     t = {}
-    for name, (shape, dtype, layout, dims) in TENSORS.items():
+    for name, (shape, dtype, layout, dims) in tensors.items():
         if tuple(values[name].shape) != shape:
             raise SystemExit(f"{name} is {tuple(values[name].shape)}, and was planned as {shape}.")
         t[name] = ttnn.from_torch(
@@ -59,28 +59,110 @@ def run(values):
     """The outputs as one device would have them, of torch tensors by name."""
 {opening}
     try:
-        outputs = forward(mesh, placed(mesh, values))
+        outputs = forward(mesh, placed(mesh, values, TENSORS))
         return [whole(mesh, tensor, dims) for tensor, dims in zip(outputs, OUTPUTS)]
     finally:
         ttnn.close_mesh_device(mesh)
 {closing}
+'''
 
+PIPELINE = '''\
+def submeshes(mesh):
+    """One for each stage; a device alone has all of them, to compare with."""
+    if mesh.get_num_devices() == 1:
+        return [mesh] * len(ORDER)
+    parts = mesh.create_submeshes(ttnn.MeshShape(*MESH))
+    return [parts[at] for at in ORDER]
+
+
+def joined(first, second):
+    """A pair of sockets, from each device of a stage to its counterpart in the next."""
+    if first is second:
+        return None
+    core = ttnn.CoreCoord(0, 0)
+    connections = [
+        ttnn.SocketConnection(ttnn.MeshCoreCoord(at, core), ttnn.MeshCoreCoord(at, core))
+        for at in ttnn.MeshCoordinateRange(first.shape)
+    ]
+    memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, 16384)
+    return ttnn.create_socket_pair(first, second, ttnn.SocketConfig(connections, memory))
+
+
+def handed_on(tensors, sockets, mesh):
+    """Tensors of a stage, on the mesh of the next."""
+    if sockets is None:
+        return tensors
+    sender, receiver = sockets
+    arrived = []
+    for tensor in tensors:
+        ttnn.experimental.send_async(tensor, sender)
+        arrived.append(ttnn.allocate_tensor_on_device(tensor.spec, mesh))
+        ttnn.experimental.recv_async(arrived[-1], receiver)
+    return arrived
+
+
+def forward(meshes, sockets, tensors):
+    """Through all stages: what each of them makes for the caller. `tensors` has those of each stage by name."""
+    outputs, handed = [], []
+    for at, stage in enumerate(STAGES):
+        handed, own = stage(meshes[at], tensors[at], *handed)
+        outputs.append(own)
+        if at < len(sockets):
+            handed = handed_on(handed, sockets[at], meshes[at + 1])
+    return outputs
+
+
+def collected(meshes, outputs):
+    """As torch tensors, in the order of OUTPUTS."""
+    waiting = [iter(own) for own in outputs]
+    return [whole(meshes[at], next(waiting[at]), dims) for at, dims in OUTPUTS]
+
+
+def run_calls(calls):
+    """The outputs of calls that follow each other: a stage works on one while the next works on the call before.
+
+    Each has torch tensors by name; the first has all, others those that change. What is changed in place, a cache, is
+    read when all calls are through.
+    """
+{opening}
+    meshes = submeshes(whole_mesh)
+    try:
+        sockets = [joined(first, second) for first, second in zip(meshes, meshes[1:])]
+        tensors = [placed(mesh, calls[0], table) for mesh, table in zip(meshes, TENSORS)]
+        made = [forward(meshes, sockets, tensors)]
+        for values in calls[1:]:
+            for mesh, own, table in zip(meshes, tensors, TENSORS):
+                own.update(placed(mesh, values, {{name: table[name] for name in table if name in values}}))
+            made.append(forward(meshes, sockets, tensors))
+        return [collected(meshes, outputs) for outputs in made]
+    finally:
+        whole_mesh.quiesce_devices()
+        ttnn.close_mesh_device(whole_mesh)
+{closing}
+
+def run(values):
+    """The outputs as one device would have them, of torch tensors by name."""
+    return run_calls([values])[0]
+'''
+
+RANDOM_VALUES = '''\
 def random_values():
     """For a first run; integers are 0."""
     torch.manual_seed(0)
-    values = {{}}
-    for name, (shape, dtype, _, _) in TENSORS.items():
+    values = {}
+    for name, (shape, dtype, _, _) in {tables}:
         if dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.bfloat4_b):
             values[name] = torch.randn(shape) * (shape[-2] ** -0.5 if len(shape) > 1 else 1)
         else:
             values[name] = torch.zeros(shape, dtype=torch.int32)
     return values
+'''
 
-
+PROGRAM = """\
 if __name__ == "__main__":
     # Values from a safetensors file by name, or random ones.
     values = safetensors.torch.load_file(sys.argv[1]) if len(sys.argv) > 1 else random_values()
     for output in run(values):
         mean, deviation = output.float().mean(), output.float().std()
-        print(f"{{list(output.shape)}} mean {{mean:.6f}}, standard deviation {{deviation:.6f}}")
-'''
+        print(f"{list(output.shape)} mean {mean:.6f}, standard deviation {deviation:.6f}")
+"""

@@ -23,7 +23,7 @@ from softmesh.distributed.call_description import tensors_of
 from softmesh.distributed.layouts import Layout, described, layout_of, unsized, whole_shape
 from softmesh.distributed.redistribution_ops import runner
 from softmesh.distributed.unified_op import Unified
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, NotModelled, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import REPLICATE
@@ -39,6 +39,11 @@ from softmesh.tensor.tensor import Tensor
 
 @contextmanager
 def following(plan: ChosenLayout, mesh_device: MeshDevice) -> Iterator[None]:
+    if len(plan.stages) > 1:
+        raise NotModelled(
+            f"plan.followed(): the plan is a pipeline of {len(plan.stages)} stages, and a program that follows a plan "
+            "runs on one mesh: run the file that plan.source() writes, or plan with stages=1."
+        )
     if tuple(mesh_device.shape) != plan.mesh_shape:
         raise ArgumentValueError(
             f"plan.followed(): the plan is for a mesh of {plan.mesh_shape}, this one is {tuple(mesh_device.shape)}: "

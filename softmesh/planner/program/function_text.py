@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from softmesh.distributed.plan_table import size, time
@@ -114,38 +115,52 @@ def _priced(call: PlanCall) -> str:
 class LayerFunction:
     """`def layer(mesh, t, i, ...)`, and the loop that calls it."""
 
-    def __init__(self, layers: Layers, calls: PlanCalls, graph: OpGraph, name: str) -> None:
-        self._layers, self._calls, self._graph, self.name = layers, calls, graph, name
-        first = layers.blocks[0]
-        self._patterns = [
-            pattern_of([block.leaves[at].hint for block in layers.blocks]) for at in range(len(first.leaves))
-        ]
-        self._same = [
-            all(block.leaves[at] is first.leaves[at] for block in layers.blocks) for at in range(len(first.leaves))
-        ]
+    def __init__(self, layers: Layers, alike: Sequence[Block], calls: PlanCalls, graph: OpGraph, name: str) -> None:
+        """`alike`: blocks of this form, in a pipeline those of all stages."""
+        self._layers, self._alike, self._calls, self._graph, self.name = layers, alike, calls, graph, name
+        leaves = [[block.leaves[at].hint for block in alike] for at in range(len(alike[0].leaves))]
+        self._patterns = [pattern_of(names) for names in leaves]
+        self._same = [len(set(names)) == 1 for names in leaves]
         starts = {pattern.first for pattern in self._patterns if pattern is not None}
         is_counted = all(p is not None or same for p, same in zip(self._patterns, self._same, strict=True))
         self.is_counted = is_counted and bool(starts)
-        self.start = min(starts, default=0)
+        self._first = min(starts, default=0)
+        self.start = self._first + next(at for at, block in enumerate(alike) if block is layers.blocks[0])
+        self.end = self.start + len(layers.blocks)
+        self._told = self.start, self.end  # layers, also of other functions that it stands for
 
     @property
     def _returned(self) -> list[int]:
         layers = self._layers
         return sorted({*layers.carried.values(), *layers.kept, *layers.last})
 
-    def definition(self) -> list[str]:
-        layers, block = self._layers, self._layers.blocks[0]
+    @cached_property
+    def body(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Its parameters, and its lines."""
+        block = self._layers.blocks[0]
         index = "i" if self.is_counted else "names"
         text = FunctionText(self._calls, self._graph, index)
         self._name_leaves(text, block)
-        parameters = [text.names.free(leaf_word(symbol.hint)) for symbol in block.given]
+        parameters = [text.names.free(leaf_word(symbol.hint)) for symbol in self._alike[-1].given]
         text.told.update(zip(block.given, parameters, strict=True))
         text.write(block.calls)
         returned = ", ".join(text.told[block.made[at]] for at in self._returned)
-        first, end = self.start, self.start + len(layers.blocks)
-        said = f"Layers {first} to {end - 1}." if self.is_counted else f"One of {len(layers.blocks)} layers."
-        head = call_lines(f"def {self.name}", ["mesh", "t", index, *parameters], ":", 0)
-        return [*head, f'    """{said}"""', *text.lines, f"    return {returned}"]
+        return ("mesh", "t", index, *parameters), (*text.lines, f"    return {returned}")
+
+    def serves(self, other: LayerFunction) -> bool:
+        """Whether it does what the other would."""
+        return self.is_counted and other.is_counted and self.body == other.body
+
+    def serve(self, other: LayerFunction) -> None:
+        other.name = self.name
+        self._told = min(self._told[0], other.start), max(self._told[1], other.end)
+
+    def definition(self) -> list[str]:
+        parameters, lines = self.body
+        first, end = self._told
+        said = f"Layers {first} to {end - 1}." if self.is_counted else f"One of {len(self._layers.blocks)} layers."
+        head = call_lines(f"def {self.name}", list(parameters), ":", 0)
+        return [*head, f'    """{said}"""', *lines]
 
     def _name_leaves(self, text: FunctionText, block: Block) -> None:
         for at, symbol in enumerate(block.leaves):
@@ -153,7 +168,7 @@ class LayerFunction:
             if self._same[at]:
                 continue
             if self.is_counted and pattern is not None:
-                text.told[symbol] = f"t[{pattern.f_string('i', pattern.first - self.start)}]"
+                text.told[symbol] = f"t[{pattern.f_string('i', pattern.first - self._first)}]"
             else:
                 text.told[symbol] = f"t[names[{at}]]"
 
@@ -168,19 +183,24 @@ class LayerFunction:
         text.lines += [f"    {name} = []" for name in lists.values()]
         made = {at: carried.get(at) or text.names.free(leaf_word(blocks[0].made[at].hint)) for at in self._returned}
         given = [state.get(place) or text.told[symbol] for place, symbol in enumerate(blocks[0].given)]
-        index, over = self._over()
-        text.lines.append(f"    for {index} in {over}:")
         results = ", ".join(made[at] for at in self._returned)
-        text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", index, *given], "", 8)
-        text.lines += [f"        {name}.append({made[at]})" for at, name in lists.items()]
+        if len(blocks) == 1:
+            text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", self._only(), *given], "", 4)
+        else:
+            index, over = self._over()
+            text.lines.append(f"    for {index} in {over}:")
+            text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", index, *given], "", 8)
+            text.lines += [f"        {name}.append({made[at]})" for at, name in lists.items()]
         for number, block in enumerate(blocks):
             text.told.update({block.made[at]: f"{name}[{number}]" for at, name in lists.items()})
         text.told.update({blocks[-1].made[at]: name for at, name in made.items() if at not in lists})
 
+    def _only(self) -> str:
+        return str(self.start) if self.is_counted else f"{self.name.upper()}[0]"
+
     def _over(self) -> tuple[str, str]:
         if self.is_counted:
-            count = len(self._layers.blocks)
-            return "i", f"range({self.start}, {self.start + count})" if self.start else f"range({count})"
+            return "i", f"range({self.start}, {self.end})" if self.start else f"range({self.end})"
         return "names", self.name.upper()
 
     def table(self) -> list[str]:
@@ -192,15 +212,24 @@ class LayerFunction:
 
 
 def write_parts(
-    text: FunctionText, parts: Sequence[Block | Layers], calls: PlanCalls, graph: OpGraph
-) -> list[LayerFunction]:
-    """Into a function, one after the other; returned are the functions that it calls."""
-    functions: list[LayerFunction] = []
+    text: FunctionText,
+    parts: Sequence[Block | Layers],
+    calls: PlanCalls,
+    graph: OpGraph,
+    functions: list[LayerFunction],
+    alike: Mapping[Hashable, Sequence[Block]],
+) -> None:
+    """Into a function, one after the other; those that it calls are in `functions`, or added there. `alike`: blocks by
+    their form, where there are others than those of one part."""
     for part in parts:
         if isinstance(part, Block):
             text.write(part.calls)
             continue
-        name = "layer" if not functions else f"layer_{len(functions) + 1}"
-        functions.append(LayerFunction(part, calls, graph, name))
-        functions[-1].write_loop(text)
-    return functions
+        name = f"layer_{len(functions) + 1}" if functions else "layer"
+        function = LayerFunction(part, alike.get(part.blocks[0].form, part.blocks), calls, graph, name)
+        known = next((one for one in functions if one.serves(function)), None)
+        if known is None:
+            functions.append(function)
+        else:
+            known.serve(function)
+        function.write_loop(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -37,16 +37,21 @@ class Layers:
     last: list[int]
 
 
-def parts_of(calls: PlanCalls, layers: Sequence[tuple[int, int]]) -> list[Block | Layers]:
+def blocks_of(calls: PlanCalls, layers: Sequence[tuple[int, int]]) -> list[Block]:
     """`layers`: the first node of each, and the node after its last."""
-    blocks = [_block(some, calls) for some in _cut(calls.calls, layers)]
+    return [_block(some, calls) for some in _cut(calls.calls, layers)]
+
+
+def parts_of(blocks: list[Block], calls: PlanCalls, repeated: Container[Hashable] = ()) -> list[Block | Layers]:
+    """A block alone is a layer where its form is one of those that are `repeated` elsewhere."""
     parts: list[Block | Layers] = []
     at = 0
     while at < len(blocks):
         end = at + 1
         while end < len(blocks) and blocks[end].form == blocks[at].form:
             end += 1
-        together = _layers(blocks[at:end], _used_after(blocks, end, calls)) if end - at > 1 else None
+        is_layer = end - at > 1 or blocks[at].form in repeated
+        together = _layers(blocks[at:end], _used_after(blocks, end, calls)) if is_layer else None
         parts += [together] if together is not None else blocks[at:end]
         at = end
     return parts
@@ -105,8 +110,8 @@ def _layers(blocks: list[Block], wanted: set[Symbol]) -> Layers | None:
     """None where a layer has something that neither all have nor the one before has made."""
     shared: list[int] = []
     carried: dict[int, int] = {}
-    first, second = blocks[:2]
-    for place, symbol in enumerate(second.given):
+    first = blocks[0]
+    for place, symbol in enumerate(blocks[:2][-1].given):
         if symbol in first.made:
             carried[place] = first.made.index(symbol)
         else:

@@ -42,6 +42,7 @@ class PlanCall:
 class PlanCalls:
     calls: tuple[PlanCall, ...]
     leaves: dict[Symbol, int]  # the values that are there before
+    given: tuple[Symbol, ...]  # what earlier nodes have made
     masks: dict[Symbol, tuple[int, Any]]  # 1 on the first device along an axis and 0 on the others; and their dtype
     outputs: tuple[Symbol, ...]
 
@@ -52,9 +53,21 @@ class PlanCalls:
         return frozenset(value for value in read if isinstance(value, Symbol)) | {*self.outputs}
 
 
-def calls_of(plan: ChosenLayout, hoisted: Callable[[Move], bool] = lambda move: False) -> PlanCalls:
-    """`hoisted` tells which moves of leaves are made before all ops."""
-    return _Writer(plan, hoisted).written()
+class Part(NamedTuple):
+    """Of a graph: some of its nodes, what they have from nodes before, and what they leave to the caller."""
+
+    first: int  # node
+    end: int  # the node after the last
+    given: tuple[int, ...]  # values
+    left: tuple[int, ...]  # values
+
+
+def calls_of(
+    plan: ChosenLayout, hoisted: Callable[[Move], bool] = lambda move: False, part: Part | None = None
+) -> PlanCalls:
+    """`hoisted` tells which moves are made as soon as a value is there; without a part it is all of the plan."""
+    graph = plan.problem.graph
+    return _Writer(plan, hoisted).written(part or Part(0, len(graph.nodes), (), graph.outputs))
 
 
 class OpForm(NamedTuple):
@@ -100,22 +113,39 @@ class _Writer:
         self._at = BEFORE_ALL
         self._step: Step | None = None
 
-    def written(self) -> PlanCalls:
+    def written(self, part: Part) -> PlanCalls:
         graph, plan = self._graph, self._plan
         for leaf in graph.leaves:
             symbol = self._symbols[leaf.number, plan.home(leaf.name).layout] = Symbol(leaf.name)
             self._leaves[symbol] = leaf.number
+        given = tuple(Symbol(graph.nodes[graph.makers[n]].op.rpartition(".")[2]) for n in part.given)
+        self._symbols.update({(n, self._given(n)): one for n, one in zip(part.given, given, strict=True)})
         with intercepting(self._called):
-            for move in plan.cost.moves:
-                if move.value not in graph.makers and self._hoisted(move):
-                    self._moved(move.value, move.end)
-            for node in graph.nodes:
+            for number in (*(leaf.number for leaf in graph.leaves), *part.given):
+                self._hoist(number, part)
+            for node in graph.nodes[part.first : part.end]:
                 self._at = node.number
                 self._compute(node)
-            self._at = len(graph.nodes)
-            outputs = tuple(self._left(number) for number in graph.outputs)
+                for number in node.results:
+                    self._hoist(number, part)
+            self._at = part.end
+            outputs = tuple(self._left(number) for number in part.left)
         masks = {symbol: key for key, symbol in self._masks.items()}
-        return PlanCalls(tuple(self._calls), self._leaves, masks, outputs)
+        return PlanCalls(tuple(self._calls), self._leaves, given, masks, outputs)
+
+    @cached_property
+    def _early(self) -> dict[int, list[Move]]:
+        """By value: moves that are made as soon as it is there."""
+        found: dict[int, list[Move]] = {}
+        for move in self._plan.cost.moves:
+            if self._hoisted(move):
+                found.setdefault(move.value, []).append(move)
+        return found
+
+    def _hoist(self, number: int, part: Part) -> None:
+        for move in self._early.get(number, ()):
+            if any(part.first <= node < part.end for node in move.consumers):
+                self._moved(number, move.end)
 
     def _compute(self, node: GraphNode) -> None:
         strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]

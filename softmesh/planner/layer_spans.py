@@ -14,7 +14,16 @@ _NUMBERED = re.compile(r"([^\d]*)(\d+)\b")
 
 
 def layer_spans(problem: PlacementProblem) -> Spans:
-    return spans_by_names(problem.graph) or classes_of(problem).layers
+    return spans_by_names(problem.graph) or _with_the_first(classes_of(problem).layers)
+
+
+def _with_the_first(layers: Spans) -> Spans:
+    """The first layer is unlike the others in where its inputs come from."""
+    if not layers:
+        return ()
+    first, after = layers[0]
+    period = after - first
+    return ((first - period, first), *layers) if first >= period else layers
 
 
 def spans_by_names(graph: OpGraph) -> Spans:
