@@ -105,11 +105,16 @@ class GradientRecorder:
                 moved = float((data - before).float().norm()) / max(float(data.float().norm()), 1e-30)
                 self._add(f"{who}.step", site, inputs, self._put(tensor), module=name, arguments={MOVED: moved})
             elif gradient is not None:
-                earlier = self._held.get(name) or self._gradients.get(self._known(tensor).value)
+                earlier = self._held.get(name) or self._brought_to(self._known(tensor).value)
                 stored = self._put(gradient_tensor(tensor.storage, tensor, gradient))
                 named = phase.value if phase is not Phase.BEFORE_STEP else f"{GRADIENT}{who}.step"
                 self._add(named, site, () if earlier is None else (earlier,), stored, module=name)
                 self._held[name] = Operand(stored.number, stored.shape, stored.dist)
+
+    def _brought_to(self, value: int) -> Operand | None:
+        """Its gradient; or that of the whole weight which was gathered of it, where only that is in torch's graph."""
+        gathered = (out.number for reader in self._readers[value] if reader.sends for out in reader.outputs)
+        return next((self._gradients[one] for one in (value, *gathered) if one in self._gradients), None)
 
     def _add(
         self,

@@ -6,13 +6,14 @@ import gc
 import math
 import random
 import runpy
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from softmesh.callsite import CallSite, is_ours, raw_callers, resolved
 from softmesh.diff.entries import Entry, Given, Operand, Recording
@@ -21,6 +22,7 @@ from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
+from softmesh.placement.distribution import Distribution
 from softmesh.progress import working
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command, observe
@@ -41,6 +43,21 @@ _MOVING = (
 )
 
 
+class Held(NamedTuple):
+    """The value in some memory; when that is freed, another value may come to the same address."""
+
+    value: int
+    sample: list[float]
+    memory: StorageWeakRef
+
+    @classmethod
+    def of(cls, value: int, data: torch.Tensor) -> Held:
+        return cls(value, _sample(data), StorageWeakRef(data.untyped_storage()))
+
+    def is_in(self, data: torch.Tensor) -> bool:
+        return not self.memory.expired() and self.sample == _sample(data)
+
+
 class Recorder:
     """Reads the stream of commands, and the calls that lead to them, and keeps every value in a file."""
 
@@ -50,7 +67,7 @@ class Recorder:
         self._is_reference = is_reference
         self._is_silent = False
         self._section = ""  # as the program's last signpost names it
-        self._known: dict[tuple[int, int], tuple[int, list[float]]] = {}  # by memory: the value in it, and some of it
+        self._known: dict[Hashable, Held] = {}  # by address and size, also with placements
         self._has_replayed = False
         self._latest: WeakKeyDictionary[TensorMemory, int] = WeakKeyDictionary()  # the value that was put in each
         self.gradients = GradientRecorder(run, self._put, self._operand)
@@ -85,7 +102,7 @@ class Recorder:
         finally:
             self._is_silent = False
         data = made.view_data()
-        self._known[data.data_ptr(), data.numel()] = number, _sample(data)
+        self._keep(number, data, made.view_distribution())
         return made
 
     def on_command(self, command: Command) -> None:
@@ -132,16 +149,25 @@ class Recorder:
     def _operand(self, tensor: CommandTensor, written: Collection[int] = ()) -> Operand:
         """What the tensor held; where the op wrote in place, before it did."""
         data = tensor.view_data()
-        known = self._known.get((data.data_ptr(), data.numel()))
+        known = self._in_memory(data, tensor.view_distribution())
         latest = self._latest.get(tensor.storage)
         held = 0 if latest is None else math.prod(self.run.store.values[latest].shape)
         if latest is not None and data.data_ptr() in written and held == data.numel():
             number = latest  # what memory holds by now is the result, and it may be other memory than before
-        elif known is not None and known[1] == _sample(data):  # else another's by now
-            number = known[0]
+        elif known is not None:
+            number = known
         else:
             number = self._part(tensor)
         return Operand(number, tuple(data.shape), tensor.view_distribution())
+
+    def _keep(self, number: int, data: torch.Tensor, dist: Distribution) -> None:
+        held = Held.of(number, data)
+        self._known.update((key, held) for key in _places(data, dist))
+
+    def _in_memory(self, data: torch.Tensor, dist: Distribution) -> int | None:
+        """The value there: the one that lies so, where shards and what was gathered of them share it."""
+        found = (self._known.get(key) for key in _places(data, dist))
+        return next((held.value for held in found if held is not None and held.is_in(data)), None)
 
     def _part(self, tensor: CommandTensor) -> int:
         """A value that no op has made: one device's share of another, or what moved to other memory."""
@@ -156,7 +182,7 @@ class Recorder:
     def _put(self, tensor: CommandTensor, *, digested: bool = False) -> Stored:
         data = tensor.view_data()
         stored = self.run.store.put(data, tensor.view_distribution(), tensor.dtype, digested=digested)
-        self._known[data.data_ptr(), data.numel()] = stored.number, _sample(data)
+        self._keep(stored.number, data, stored.dist)
         self._latest[tensor.storage] = stored.number
         return stored
 
@@ -166,6 +192,11 @@ class Recorder:
         _, args, kwargs = self._calls[-1]
         tensors = list(command.inputs)
         return _without_tensors(args, tensors), _without_tensors(kwargs, tensors)
+
+
+def _places(data: torch.Tensor, dist: Distribution) -> tuple[Hashable, Hashable]:
+    place = data.data_ptr(), data.numel()
+    return (*place, dist.placements), place
 
 
 _resolved = lru_cache(maxsize=4096)(resolved)

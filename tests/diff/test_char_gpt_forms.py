@@ -32,10 +32,10 @@ def gpt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["DP 8", "TP 8", "DP 2 x TP 4"])
-def test_a_parallel_form_raises_no_alarm(name: str, gpt: Any) -> None:
+@pytest.mark.parametrize(("name", "blocks"), [("DP 8", 1), ("TP 8", 1), ("DP 2 x TP 4", 1), ("FSDP 8", 4)])
+def test_a_parallel_form_raises_no_alarm(name: str, blocks: int, gpt: Any) -> None:
     text, plan = gpt.Text(), gpt.Plan(steps=2, warmup=2)
-    shape = gpt.Shape(text.vocabulary, blocks=1)
+    shape = gpt.Shape(text.vocabulary, blocks=blocks)
     by_name = {form.name: form for form in gpt.FORMS}
     mesh, one_device = (
         lambda form=by_name[each]: list(gpt.losses(form, text, shape, plan)) for each in (name, "1 device")
