@@ -45,6 +45,16 @@ _PROGRAM = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
+@pytest.fixture(autouse=True)
+def environment_as_before() -> Iterator[None]:
+    """What a command in this process sets for its program, such as the machine of `--system`, ends with the test."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def mpi() -> None:
     """Skips, and says why, where two processes cannot be started over MPI at all."""
