@@ -1,4 +1,4 @@
-"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, training, a divergence, a machine, a cost."""
+"""`softmesh demo`: a mesh at work in a few seconds: shards, a collective, training, a divergence, a machine, a plan."""
 
 from __future__ import annotations
 
@@ -228,6 +228,37 @@ def tell_the_cost(console: Console) -> None:
         ttnn.use_system(None)
 
 
+def plan_a_layout(console: Console) -> None:
+    """15 GB of weights, not a word about meshes: which machine has room, and how are they best laid over it?"""
+    for system in ("N150", "N300", "T3000"):
+        try:
+            found = ttnn.plan(_tall_model, system)
+        except ttnn.MeshError as refused:
+            console.print(f"{system:5} {str(refused).removeprefix('softmesh.plan: ')}", highlight=False)
+            continue
+        rows, columns = found.mesh_shape
+        up, down = (found.layout(f"layers.0.{name}") for name in ("up", "down"))
+        console.print(
+            f"{system:5} {rows} x {columns}: {found.seconds * 1e3:.0f} ms, {found.memory / 1e9:.1f} GB on each device; "
+            f"up {up}, down {down}",
+            highlight=False,
+        )
+    console.print("as a file of plain TT-NN calls: softmesh plan model.py:forward --system T3000 -o planned.py")
+
+
+def _tall_model(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    """Only its shapes count: no weight is ever there."""
+
+    def weight(*shape: int) -> ttnn.Tensor:
+        return _to_mesh(torch.zeros(shape), device, ttnn.ReplicateTensorToMesh(device))
+
+    layers = [{"up": weight(8192, 28672), "down": weight(28672, 8192)} for _ in range(16)]
+    x = weight(1, 1, 32, 8192)
+    for layer in layers:
+        x = ttnn.add(x, ttnn.linear(ttnn.linear(x, layer["up"], activation="silu"), layer["down"]))
+    return x
+
+
 STEPS: tuple[Step, ...] = (
     split_a_tensor,
     run_data_parallel,
@@ -236,6 +267,7 @@ STEPS: tuple[Step, ...] = (
     find_the_first_divergence,
     break_a_link,
     tell_the_cost,
+    plan_a_layout,
     grow_to_a_thousand,
 )
 
