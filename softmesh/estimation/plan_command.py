@@ -12,6 +12,7 @@ import click
 
 from softmesh.alias import AliasRefused, aliased
 from softmesh.errors import ArgumentError, SoftmeshError
+from softmesh.estimation.estimate_text import console
 from softmesh.estimation.plan_options import constraints_of, liberties_of
 from softmesh.estimation.plan_text import document, summary
 from softmesh.estimation.planned_function import argument_values, named_function
@@ -21,9 +22,9 @@ from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.problem_setup import Freedom
+from softmesh.report.command_options import drawn_file, save, when_given, writable
 from softmesh.report.plans.plan_terminal import PlanTables
 from softmesh.report.plans.shown_plans import plan as planned
-from softmesh.report.terminal import print_pictures
 
 _INFEASIBLE = 1
 _RUNNERS_UP = 5
@@ -61,9 +62,25 @@ _RUNNERS_UP = 5
     "--own-ops", is_flag=True, help="Allow splits that are no public ops of TT-NN: rings of keys for attention."
 )
 @click.option("--why", default=0, metavar="N", help="Explain the plan, and N plans that lost.")
-@click.option("-o", "--output", metavar="FILE", help="Write the plan as a Python file of plain TT-NN calls.")
-@click.option("--svg", metavar="FILE.svg", help="Draw the plan.")
-@click.option("--html", metavar="FILE.html", help="Write a page: the picture, what lost and why, and all tables.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    callback=when_given(writable),
+    help="Write the plan as a Python file of plain TT-NN calls.",
+)
+@click.option(
+    "--svg",
+    metavar="FILE.svg",
+    callback=when_given(drawn_file(".svg", ".png")),
+    help="Draw the plan, as .svg or .png.",
+)
+@click.option(
+    "--html",
+    metavar="FILE.html",
+    callback=when_given(drawn_file(".html")),
+    help="Write a page: the picture, what lost and why, and all tables.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -93,8 +110,6 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
 
 def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
     function = named_function(file)
-    for name in ("output", "svg", "html"):
-        _check_folder(given[name])
     found = planned(
         function,
         given["system"],
@@ -119,20 +134,13 @@ def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:
     else:
         click.echo("\n".join(summary(found)))
         if given["why"]:
-            print_pictures("", PlanTables(found.explained(given["why"])))
+            console().print("", PlanTables(found.explained(given["why"])), markup=False, highlight=False)
     _write(given["output"], found.source, given)
     _write(given["svg"], found.explained(0).svg, given)
     _write(given["html"], lambda: found.explained(given["why"] or _RUNNERS_UP).page(), given)
 
 
-def _check_folder(file: str | None) -> None:
-    """Before the search."""
-    if file is not None and not Path(file).resolve().parent.is_dir():
-        raise ArgumentError(f"There is no folder {Path(file).resolve().parent} to write {Path(file).name} into.")
-
-
-def _write(file: str | None, text: Callable[[], str], given: dict[str, Any]) -> None:
-    if file is None:
-        return
-    Path(file).write_text(text(), encoding="utf-8")
-    click.echo(f"written: {file}", err=given["as_json"])
+def _write(file: Path | None, text: Callable[[], str], given: dict[str, Any]) -> None:
+    if file is not None:
+        save(file, text())
+        click.echo(f"written: {file}", err=given["as_json"])

@@ -1,4 +1,4 @@
-"""Options of `softmesh show` and `softmesh schedule`: parsed values, and --output, an .svg, .png or .html file."""
+"""Options of the commands that draw: parsed values, and the .svg, .png or .html files that they write."""
 
 from __future__ import annotations
 
@@ -20,18 +20,32 @@ def when_given(
     return lambda context, option, value: None if value is None else parse(value)
 
 
-def _parse_output(path: Path) -> Path:
+def drawn_file(*kinds: str) -> Callable[[str | Path], Path]:
+    """Parses the name of a file that something is drawn into, by its ending."""
+    return lambda name: _checked(Path(name), kinds)
+
+
+def _checked(path: Path, kinds: tuple[str, ...]) -> Path:
     kind = path.suffix.lower()
-    if kind not in (".svg", ".png", ".html"):
-        raise click.BadParameter(f"{str(path)!r} is neither .svg, .png nor .html; choose one of the three.")
+    if kind not in kinds:
+        choice = kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+        raise click.BadParameter(f"{str(path)!r} does not end in {choice}.")
     if kind == ".png" and importlib.util.find_spec("resvg_py") is None:
         raise click.BadParameter("PNG pictures are made by resvg: pip install 'softmesh[png]', or choose .svg.")
+    return writable(path)
+
+
+def writable(name: str | Path) -> Path:
+    path = Path(name)
+    if path.is_dir():
+        raise click.BadParameter(f"{str(path)!r} is a folder: name a file in it.")
+    if not path.resolve().parent.is_dir():
+        raise click.BadParameter(f"There is no folder {path.resolve().parent} to write {path.name} into.")
     return path
 
 
 def output_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("-o", "--output", callback=when_given(_parse_output), type=kind, help=about)
+    return click.option("-o", "--output", callback=when_given(drawn_file(".svg", ".png", ".html")), help=about)
 
 
 def is_page(path: Path) -> bool:
@@ -39,12 +53,16 @@ def is_page(path: Path) -> bool:
 
 
 def write_picture(path: Path, text: str) -> None:
-    """`text` is a page or an SVG; for a .png file the SVG is drawn as pixels."""
+    save(path, text)
+    click.echo(f"Wrote {path}")
+
+
+def save(path: Path, text: str) -> None:
+    """`text` is a page, a program or an SVG; for a .png file the SVG is drawn as pixels."""
     try:
         path.write_bytes(_pixels(text) if path.suffix.lower() == ".png" else text.encode())
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}.") from None
-    click.echo(f"Wrote {path}")
 
 
 def _pixels(svg: str) -> bytes:

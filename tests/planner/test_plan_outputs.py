@@ -49,7 +49,22 @@ def test_the_program_the_picture_and_the_page_are_written(file: Path) -> None:
     assert ran.output.startswith("[1, 1, 32, 1024] mean ")
 
 
-def test_a_folder_that_is_not_there_is_told_before_the_search(file: Path) -> None:
-    made = called("plan", f"{file}:model", "--system", "N300", "-o", str(file.parent / "nowhere" / "planned.py"))
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("-o", "nowhere/planned.py", "There is no folder"),
+        ("-o", ".", "is a folder"),
+        ("--svg", "planned.jpg", "does not end in .svg or .png"),
+        ("--html", "planned.svg", "does not end in .html"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_search(file: Path, option: str, name: str, words: str) -> None:
+    made = called("plan", f"{file}:model", "--system", "no such system", option, str(file.parent / name))
     assert made.exit_code == 2
-    assert "There is no folder" in made.output
+    assert words in made.output
+
+
+def test_no_word_of_a_table_is_cut(file: Path) -> None:
+    shown = called("plan", f"{file}:model", "--system", "N300", "--why", "1", "rows=32").output
+    assert "-> reduce_scatter(dim 2, axis 1) of matmul" in shown
+    assert "\u2026" not in shown

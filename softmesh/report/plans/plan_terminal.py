@@ -35,7 +35,8 @@ class PlanTables:
 def _table(heading: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     table = Table(title=heading, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="right" if name in _NUMBERS and heading != "one more" else "left")
+        is_number = name in _NUMBERS and heading != "one more"
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         is_sent = any(cell.startswith("-> ") for cell in row)
         table.add_row(*map(Text, row), style="dim" if is_sent else "")
