@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Sequence
 
-from softmesh.callsite import resolved
+from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.mpi_startup import LAST_LOOKS
 from softmesh.processes.wait_report import WaitKind
@@ -21,7 +21,7 @@ from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.transfer_queue import TRANSFERS
 from softmesh.strictness import warn_or_raise
 
-_WORD = struct.Struct("<Q?200p")  # messages, whether what is left has been told, the line that sent
+_WORD = struct.Struct("<Q?I1024s")  # messages, whether what is left has been told, line and file that sent
 _MOMENT = 0.4  # seconds that a sender waits: shorter than what is reported as a wait
 _LATENCY = 0.2  # seconds that a word may take
 _PAUSE = 1e-3
@@ -51,9 +51,9 @@ class _OtherEnd:
     def has_ended(self) -> bool:
         return self._pending.test()
 
-    def word(self) -> tuple[int, bool, str]:
-        messages, is_told, line = _WORD.unpack(self._word)
-        return messages, is_told, line.decode(errors="replace")
+    def word(self) -> tuple[int, bool, CallSite]:
+        messages, is_told, line, file = _WORD.unpack(self._word)
+        return messages, is_told, CallSite(file.rstrip(b"\0").decode(errors="replace"), line, "")
 
     def is_settled(self) -> bool:
         return self.channel.is_received() or self.has_ended()
@@ -62,7 +62,7 @@ class _OtherEnd:
 def _part() -> None:
     """This program has ended."""
     for channel in _RECEIVING:
-        channel.say(_WORD.pack(channel.received, False, b""))
+        channel.say(_WORD.pack(channel.received, False, 0, b""))
     until = time.monotonic() + _MOMENT
     for receiver in [_OtherEnd(channel) for channel in _SENDING]:
         _part_from_receiver(receiver, until)
@@ -87,18 +87,20 @@ def _part_from_receiver(receiver: _OtherEnd, until: float) -> None:
     if not is_told and receiver.has_ended():
         is_told = True
         _tell_unreceived(channel, channel.sent - receiver.word()[0])
-    channel.say(_WORD.pack(channel.sent, is_told, _line_of(channel).encode()))
+    site = _last_send(channel)
+    channel.say(_WORD.pack(channel.sent, is_told, site.line, site.file.encode()))
 
 
 def _part_from_sender(sender: _OtherEnd) -> None:
-    sent, is_told, line = sender.word()
+    sent, is_told, site = sender.word()
     left = sent - sender.channel.received
     if left and not is_told:
         warn_or_raise(
-            f"the end of the program: {left} sent by rank {sender.channel.other_end} with send_async ({line}) and "
+            f"the end of the program: {left} sent by rank {sender.channel.other_end} with send_async ({site}) and "
             f"never received: {_REMEDY}",
             SoftmeshWarning,
             MeshError,
+            site,
         )
 
 
@@ -115,17 +117,18 @@ _REMEDY = (
 
 def _tell_unreceived(channel: RankChannel, left: int) -> None:
     if left:
+        site = _last_send(channel)
         warn_or_raise(
-            f"the end of the program: {left} sent to rank {channel.other_end} by send_async ({_line_of(channel)}) and "
-            f"never received: {_REMEDY}",
+            f"the end of the program: {left} sent to rank {channel.other_end} by send_async ({site}) and never "
+            f"received: {_REMEDY}",
             SoftmeshWarning,
             MeshError,
-            None if channel.origin is None else resolved(channel.origin),
+            site,
         )
 
 
-def _line_of(channel: RankChannel) -> str:
-    return str(None if channel.origin is None else resolved(channel.origin))
+def _last_send(channel: RankChannel) -> CallSite:
+    return CallSite("?", 0, "") if channel.origin is None else resolved(channel.origin)
 
 
 def _look_at_memory() -> None:
