@@ -82,6 +82,13 @@ def test_a_message_that_nobody_received_is_told_when_the_programs_have_ended() -
     assert (job.code, job.verdict, job.left) == (0, None, [])
 
 
+def test_messages_that_nobody_received_are_told_where_ranks_share_no_memory_by_whoever_ends_later() -> None:
+    job = Job(2, PROGRAM, "messages_are_left_both_ways", environ={"SOFTMESH_SHARED_MEMORY": "0"})
+    left = r"Warning: the end of the program: 1 sent (\w+ rank \d) .*send_async \(jobs\.py:\d+\) and never received"
+    assert sorted(re.findall(left, job.output)) == ["by rank 0", "to rank 0"], job.output
+    assert (job.code, job.verdict, job.left) == (0, None, [])
+
+
 def test_a_receive_that_waits_at_the_exit_is_told_with_the_line_that_asked_for_it(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

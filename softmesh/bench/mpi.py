@@ -8,8 +8,10 @@ Jobs of 2 and 4 ranks, 64 KiB to 16 MiB of float32 on each rank. In each job, in
                                Allreduce and Allgather of as many bytes from each rank
     socket                     a tensor there and back with send_async and recv_async; Send and Recv
 
-A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest rank's. Besides: how long a job of
-4 ranks takes to start, and what it costs that ranks compare their calls, and would tell the launcher if they hung.
+A ratio is softmesh's time over mpi4py's, the median over rounds of the slowest rank's. `checks` is what it costs that
+ranks compare their calls: how much longer a collective takes than without, the median over many pairs of short turns;
+and the CPU time of one call's note. Besides: how long a job of 4 ranks takes to start, and what it costs that ranks
+would tell the launcher if they hung.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from softmesh.processes.bindings.rank_bindings import RankBinding
 # Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
 
 
-OURS, RAW, UNCHECKED = "softmesh", "mpi4py", "softmesh without checks"
+OURS, RAW = "softmesh", "mpi4py"
+NOTE = "note"
 ROWS = 4  # devices of each rank
 _TT_RUN = Path(__file__).parents[2] / "softmesh_launcher.py"
 _DEADLINE = 900.0  # seconds of one job
@@ -115,6 +118,8 @@ class Effort:
     rounds: int = 15
     seconds: float = 0.02  # of one turn
     starts: int = 3
+    most_pairs: int = 400  # of turns with checks and without
+    pairing: float = 1.0  # seconds of all such turns of a row
     reporting_sizes: tuple[int, ...] = (64 * _KIB, _MIB)
     reporting_jobs: int = 3  # with and without the launcher's ear, each
 
@@ -124,13 +129,30 @@ class Effort:
             "works": list(works),
             "rounds": self.rounds,
             "seconds": self.seconds,
+            "most_pairs": self.most_pairs,
+            "pairing": self.pairing,
             "plain": plain,
         }
 
 
 QUICK = Effort(
-    (2,), (64 * _KIB, _MIB), rounds=2, seconds=0.002, starts=1, reporting_sizes=(64 * _KIB,), reporting_jobs=1
+    (2,),
+    (64 * _KIB, _MIB),
+    rounds=2,
+    seconds=0.002,
+    starts=1,
+    most_pairs=30,
+    reporting_sizes=(64 * _KIB,),
+    reporting_jobs=1,
 )
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How much longer a collective takes because ranks note their calls for the others."""
+
+    microseconds: float
+    share: float  # of its time without
 
 
 @dataclass(frozen=True)
@@ -142,7 +164,7 @@ class Row:
     is_right: bool
     microseconds: dict[str, float]
     ratio: float
-    checks: float | None = None  # of a collective: its time over that without notes of what the ranks call
+    checks: Checks | None = None  # of a collective
 
 
 @dataclass(frozen=True)
@@ -160,19 +182,26 @@ class MpiFigures:
     rows: list[Row]
     starts: dict[str, float]  # seconds, by what was started
     reporting: list[ReportingOverhead]
+    note: Checks | None = None  # of one call, in CPU time
+
+
+def row_of(ranks: int, measured: Mapping[str, Any]) -> Row:
+    checks = measured["checks"]
+    return Row(ranks, **{**measured, "checks": None if checks is None else Checks(**checks)})
 
 
 def measure(effort: Effort, folder: Path) -> MpiFigures:
     rows = [
-        Row(ranks, **row)
+        row_of(ranks, row)
         for ranks in effort.ranks
         for row in measured_by_ranks(ranks, folder, effort.order(effort.bytes_per_rank, WORKS))
     ]
+    (note,) = measured_by_ranks(min(effort.ranks), folder, effort.order((), [NOTE]))
     most = max(effort.ranks)
     starts = {
         kind: statistics.median(seconds_to_start(most, folder, kind) for _ in range(effort.starts)) for kind in STARTS
     }
-    return MpiFigures(rows, starts, measure_reporting(effort, folder))
+    return MpiFigures(rows, starts, measure_reporting(effort, folder), Checks(**note))
 
 
 def measure_reporting(effort: Effort, folder: Path) -> list[ReportingOverhead]:
@@ -197,6 +226,7 @@ def table_rows(rows: Sequence[Row]) -> list[list[str]]:
             f"{r.microseconds[OURS]:,.0f}",
             f"{r.microseconds[RAW]:,.0f}",
             f"{r.ratio:.2f}",
+            "" if r.checks is None else f"{r.checks.microseconds:+,.1f} us, {r.checks.share:+.1%}",
         ]
         for r in rows
     ]
@@ -214,12 +244,7 @@ def in_words(found: MpiFigures) -> list[str]:
                 f"{worst.ratio:.2f} times its time ({worst.ranks} ranks, {size(worst.bytes)})."
             )
     said += [f"{STARTS[kind]}: all ranks are there after {seconds:.1f} s." for kind, seconds in found.starts.items()]
-    checks = [r.checks for r in found.rows if r.checks is not None]
-    if checks:
-        said.append(
-            f"That ranks compare what they call makes a collective take {statistics.median(checks):.2f} times as long "
-            f"in the median, {min(checks):.2f} to {max(checks):.2f}."
-        )
+    said += _checks_in_words(found)
     if found.reporting:
         ratios = [reporting.ratio for reporting in found.reporting]
         said.append(
@@ -228,11 +253,25 @@ def in_words(found: MpiFigures) -> list[str]:
     return said
 
 
+def _checks_in_words(found: MpiFigures) -> list[str]:
+    said = []
+    if found.note is not None:
+        said.append(f"That ranks compare what they call takes {found.note.microseconds:.1f} us of CPU time a call.")
+    shares = [(r.checks.share, r) for r in found.rows if r.checks is not None]
+    if shares:
+        most, worst = max(shares, key=lambda pair: pair[0])
+        said.append(
+            f"With it collectives take {statistics.median(share for share, _ in shares):.1%} longer in the median, at "
+            f"most {most:.1%} ({worst.work}, {worst.ranks} ranks, {size(worst.bytes)})."
+        )
+    return said
+
+
 def present(found: MpiFigures, effort: Effort, *, as_json: bool) -> None:
     if as_json:
         show_json(effort=asdict(effort), **asdict(found))
         return
-    columns = ["work", "ranks", "devices of a rank", "bytes of a rank", "softmesh us", "mpi4py us", "ratio"]
+    columns = ["work", "ranks", "devices of a rank", "bytes of a rank", "softmesh us", "mpi4py us", "ratio", "checks"]
     title = "Over several ranks; ratio: softmesh's time / mpi4py's"
     show(machine(), table(title, columns, table_rows(found.rows)), *in_words(found))
     if any(not r.is_right for r in found.rows):

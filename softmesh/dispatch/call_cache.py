@@ -21,7 +21,6 @@ from softmesh.arguments import exact_key
 from softmesh.callsite import raw_call_site
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
-from softmesh.dispatch.rank_agreement import addresses_of
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime import commands
@@ -180,6 +179,7 @@ class CompiledCall:
         "_room",
         "_shared",
         "_spec",
+        "_tensors_at",
         "_topology",
         "compute",
         "definition",
@@ -192,24 +192,26 @@ class CompiledCall:
         definition: Definition,
         plan: Plan,
         slots: tuple[tuple[int | None, Any], ...],
-        device: MeshDevice,
+        call: Call,
         named: dict[str, Any] | None,
         shared: SharedCall | None,
     ) -> None:
         self._shared = shared
+        self._tensors_at = [at for at, _ in slots if at is not None and call.given[at].__class__ is Tensor]
         self.definition, self.plan, self.slots = definition, plan, slots
         self.compute = None if plan.is_view else plan.direct()
         output = plan.outputs[0]
         self._spec, self._dist, self._topology = output.spec, output.dist, output.topology
-        room = room_for(output.spec, device.memory)
+        room = room_for(output.spec, call.device.memory)
         self._room = room if room[1] else None  # of no bytes there is nothing to take
         self._presented = named
 
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device, given = call.device, call.given
-        if self._shared is not None and device.ranks is not None:
-            shared = self._shared.on_queue(current_queue())
-            device.ranks.calls.note(shared, addresses_of(self._tensors(call)))
+        site = None if self.compute is None else raw_call_site(2)
+        if self._shared is not None and (ranks := device.ranks) is not None:
+            addresses = tuple([given[at].storage.address for at in self._tensors_at])
+            ranks.calls.note(self._shared, addresses, current_queue(), site)
         device.note_launch(None)
         values = []
         for at, constant in self.slots:
@@ -221,7 +223,7 @@ class CompiledCall:
         if self.compute is None:
             return self._stored(self.plan.run(values), call, args, kwargs)
         spec = self._spec
-        storage = Storage(self.compute(*values), self._dist, device, spec, self._room)
+        storage = Storage(self.compute(*values), self._dist, device, spec, self._room, site)
         made = Tensor.make(storage, spec, self._topology)
         if commands.observers:
             self._tell([made], call, args, kwargs, storage.claim)
@@ -239,8 +241,7 @@ class CompiledCall:
         return result if self._presented is None else self._present(result)
 
     def _tensors(self, call: Call) -> list[Tensor]:
-        given = [call.given[at] for at, _ in self.slots if at is not None]
-        return [value for value in given if value.__class__ is Tensor]
+        return [call.given[at] for at in self._tensors_at]
 
     def _present(self, result: Any) -> Any:
         present, named = self.definition.present, self._presented
@@ -309,7 +310,7 @@ def compiled(
             slots.append((None, value))
     named = None if definition.present is None else bound.named
     kind = DoubtedCall if plan.doubts else CompiledCall
-    return kind(definition, plan, tuple(slots), call.device, named, shared)
+    return kind(definition, plan, tuple(slots), call, named, shared)
 
 
 def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) -> bool:

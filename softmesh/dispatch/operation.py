@@ -119,7 +119,7 @@ class Operation(EntryPoint):
         shared = None
         if device is not None and device.ranks is not None and self.definition.reads_other_devices:
             shared = shared_call(self.definition, bound)
-            device.ranks.calls.note(shared.on_queue(current_queue()), addresses_of(operands_of(bound)))
+            device.ranks.calls.note(shared, addresses_of(operands_of(bound)), current_queue())
         plan, made = self._run(bound, device)
         if bound.target is not None or self.definition.writes:
             made = self._handed_out(bound, made)

@@ -26,7 +26,7 @@ _STRIDE = _TEXTS_FROM + TEXTS * _TEXT  # of each rank
 _UNKNOWN = b"a call that is no longer known at ?"
 
 # A call, by how many addresses it has: its digest, the number of its text, how many addresses, the addresses.
-_CALLS = tuple(struct.Struct(f"={3 + few}Q").pack_into for few in range(MOST_ADDRESSES + 1))
+_CALLS = tuple(struct.Struct(f"=q{2 + few}Q").pack_into for few in range(MOST_ADDRESSES + 1))
 _HEADS = struct.Struct("=2Q")
 
 Told = tuple[int, int, bytes, tuple[int, ...]]
@@ -85,15 +85,14 @@ class CallBoard:
     def has_ended(self, rank: int) -> bool:
         return bool(self._words[self._bases[rank] // _WORD + 1])
 
-    def differs(self, count: int, digest: int) -> bool:
+    def differs(self, count: int) -> bool:
         """Whether a rank made other calls, as far as both it and this one have come."""
         self._ordered()
         for base in self._others:
             reached = self._words[base // _WORD]
             both = min(reached, count)
             if both and max(reached, count) - both < KEPT:
-                own = digest if both == count else self._digest(self._own, both)
-                is_other = own != self._digest(base, both)
+                is_other = self._digest(self._own, both) != self._digest(base, both)
                 if is_other and self._words[base // _WORD] - both < KEPT:  # it was not overwritten meanwhile
                     return True
         return False

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
 from typing import NamedTuple
 
-from softmesh.callsite import raw_call_site, resolved
+from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import MeshError
 from softmesh.processes.call_board import LONGEST, CallBoard, CallText
 from softmesh.processes.context import DistributedContext
@@ -30,9 +30,8 @@ _REMEMBERED = 1024  # calls, where there is no board: ranks tell each other of t
 _OFTEN = 63  # look at the board each time that a count has none of these bits
 _PATIENCE = 1.0  # seconds
 _SECONDS_BETWEEN_LOOKS = 0.01
-_TOLD = -1  # in place of a digest: this rank has said already that the ranks differ
+_TOLD = -1  # in place of a digest, which no hash is: this rank has said already that the ranks differ
 _LOW = (1 << 32) - 1
-_MASK = (1 << 64) - 1
 
 
 class LockstepError(MeshError):
@@ -61,9 +60,7 @@ class SharedCall:
         self._on_others: dict[int, SharedCall] = {}
 
     def on_queue(self, queue: int) -> SharedCall:
-        """The same on a command queue of the mesh, which is the first one where nothing is said."""
-        if not queue:
-            return self
+        """The same on another command queue of the mesh than the first one."""
         if queue not in self._on_others:
             self._on_others[queue] = SharedCall(f"{self.text} on queue {queue}")
         return self._on_others[queue]
@@ -109,7 +106,7 @@ class Lockstep:
         What was not compared yet is compared now: a mesh may have gone without a word.
         """
         self._context = context
-        digests = context.allgather_int(_TOLD if self._is_told else self.digest >> 1, op="open_mesh_device")
+        digests = context.allgather_int(_TOLD if self._is_told else self.digest, op="open_mesh_device")
         if len(set(digests)) > 1 and _TOLD not in digests:
             self.explain(context)
         self.digest = self.count = 0
@@ -124,11 +121,15 @@ class Lockstep:
         """As much of the digest as travels with a barrier."""
         return self.digest & _LOW
 
-    def note(self, call: SharedCall, addresses: tuple[int, ...] = ()) -> None:
+    def note(
+        self, call: SharedCall, addresses: tuple[int, ...] = (), queue: int = 0, site: RawSite | None = None
+    ) -> None:
         """One call that every rank has to make, on tensors that lie at these addresses."""
+        if queue:
+            call = call.on_queue(queue)
         self.count = count = self.count + 1
-        self.digest = digest = hash((self.digest, call.code, addresses)) & _MASK
-        code, at = raw_call_site(2)
+        self.digest = digest = hash((self.digest, call.code, addresses))
+        code, at = site or raw_call_site(2)
         last_code, last_at, told = call.last
         if at != last_at or code is not last_code:
             told = call.text_with_line(code, at)
@@ -142,7 +143,7 @@ class Lockstep:
 
     def check(self) -> None:
         """Raise where another rank of this host is known to have made other calls; nobody is waited for."""
-        if self._board is not None and not self._is_told and self._board.differs(self.count, self.digest):
+        if self._board is not None and not self._is_told and self._board.differs(self.count):
             self._tell(self._settled(self._board))
 
     def explain(self, context: DistributedContext) -> None:
@@ -159,7 +160,7 @@ class Lockstep:
     def compare(self, op: str) -> None:
         """All ranks come to this: raise, on all of them, where one made other calls."""
         self.check()
-        if len(set(self._context.allgather_int(self.digest >> 1, op=op))) > 1:
+        if len(set(self._context.allgather_int(self.digest, op=op))) > 1:
             self.explain(self._context)
 
     def opened(self) -> None:
@@ -182,7 +183,7 @@ class Lockstep:
                 self.compare("the end of the program")
             return
         self._board.end()
-        if self._board.differs(self.count, self.digest) or self._board.has_other_end(self.count):
+        if self._board.differs(self.count) or self._board.has_other_end(self.count):
             self._tell(self._settled(self._board))
 
     def _difference_on(

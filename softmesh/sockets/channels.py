@@ -24,6 +24,7 @@ from softmesh.strictness import warn_or_raise
 
 _HEADER = struct.Struct("<QQ")  # number of the description, and its length where it is new
 _LONGEST_DESCRIPTION = 1 << 26
+_FIRST_TAG, _TAGS = 2, 3  # of a channel: its messages, its credits, its last word
 
 
 # Channels that a credit is still to come for: MPI writes it into their memory, whoever has forgotten them.
@@ -108,10 +109,14 @@ class LocalChannel:
 class RankChannel:
     """The other end is in another process; `peer` is its rank in `pair`, a context of the two."""
 
+    is_looked_at_later = False  # how much is unreceived is seen in shared memory, when all programs have ended
+
     def __init__(self, pair: DistributedContext, number: int, fifo_size: int) -> None:
         self._pair, self._peer = pair, 1 - pair.rank
-        self._tag, self._credit_tag = 2 + 2 * number, 3 + 2 * number
+        self._tag, self._credit_tag, self._word_tag = (_FIRST_TAG + _TAGS * number + one for one in range(_TAGS))
         self.fifo = Fifo(fifo_size)
+        self.sent = self.received = 0  # messages
+        self._leaving: deque[Pending] = deque()  # parts of messages that MPI still has to see off
         self._described: dict[Description, int] = {}
         self._descriptions: dict[int, Description] = {}
         self.announced: Description | None = None  # its bytes have not been taken yet
@@ -123,6 +128,11 @@ class RankChannel:
     def other_end(self) -> int:
         """Its world rank."""
         return self._pair.group.ranks[self._peer]
+
+    @property
+    def unreceived(self) -> int:
+        """Messages that were sent and not taken, as far as is known here."""
+        return len(self.fifo)
 
     @property
     def ready(self) -> Callable[[], bool] | None:
@@ -140,6 +150,7 @@ class RankChannel:
         if text:
             self._isend(text)
         self._isend(message.payload)
+        self.sent += 1
         self.fifo.put(message.load)
         enough = self.fifo.sent - self.fifo.size
         self._collect_credits()
@@ -156,7 +167,21 @@ class RankChannel:
         return number, description.encoded()
 
     def _isend(self, data: Any) -> None:
-        TRANSFERS.track_send(self._pair.isend(data, self._peer, self._tag, op="send_async"))
+        pending = self._pair.isend(data, self._peer, self._tag, op="send_async")
+        TRANSFERS.track_send(pending)
+        self._leaving.append(pending)
+        self.is_seen_off()
+
+    def is_seen_off(self) -> bool:
+        """Whether nothing that was sent still needs this process."""
+        while self._leaving and self._leaving[0].test():
+            self._leaving.popleft()
+        return not self._leaving
+
+    def is_received(self) -> bool:
+        """Whether the other end is known to have taken all that was sent."""
+        self._collect_credits()
+        return not len(self.fifo)
 
     def _collect_credits(self) -> None:
         _AWAITING_CREDIT.add(self)
@@ -187,12 +212,21 @@ class RankChannel:
     def take(self, target: ReceiveTarget) -> Iterator[None]:
         self.announced = None
         yield from self._arrived(target.buffer)
+        self.received += 1
         TRANSFERS.track_send(self._pair.isend(b"\0", self._peer, self._credit_tag, op="recv_async"))
 
     def _arrived(self, target: Any) -> Iterator[None]:
         pending = self._pair.irecv(target, self._peer, self._tag, op="recv_async")
         while not pending.test():
             yield
+
+    def say(self, word: bytes) -> None:
+        """The last that this end says."""
+        TRANSFERS.track_send(self._pair.isend(word, self._peer, self._word_tag, op="the end of the program"))
+
+    def hear(self, word: bytearray) -> Pending:
+        """The last that the other end says, all bytes of it."""
+        return self._pair.irecv(word, self._peer, self._word_tag, op="the end of the program")
 
     def waiting(self, op: str, kind: WaitKind, fingerprint: str, nbytes: int) -> Wait:
         return waiting(

@@ -15,7 +15,7 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.processes import current_context
 from softmesh.processes.context import DistributedContext
 from softmesh.runtime.device import MeshDevice
-from softmesh.sockets import handshake
+from softmesh.sockets import handshake, last_words
 from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive, CompiledSend
 from softmesh.sockets.handshake import HandshakeMessage, exchange_handshake, handshake_message
@@ -250,7 +250,8 @@ def _connect_lane(
     for end, words in zip(SocketEndpoint, ends, strict=True):
         for connection, node in zip(connections, words.nodes, strict=True):
             nodes[end][connection.end(end).device_coord] = (node[0], node[1])
-    channel = channel_between(pair, number, config._memory.fifo_size, endpoint is SocketEndpoint.SENDER)
+    channel = channel_between(pair, number, config._memory.fifo_size)
+    last_words.keep(channel, sends=endpoint is SocketEndpoint.SENDER)
     return Lane(channel, _routes(mesh, connections, endpoint), _devices(mesh, connections, endpoint))
 
 

@@ -19,15 +19,11 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.callsite import resolved
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.block_allocator import ALL, FIRST, SLOTS, Block, BlockAllocator, retire, rounded
 from softmesh.processes.context import DistributedContext
-from softmesh.processes.mpi_startup import LAST_LOOKS
 from softmesh.processes.shared_memory import SPAN, Segment, shared_segment
 from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMessage, is_usable
-from softmesh.strictness import warn_or_raise
 
 # The memory of a pair: each process allocates blocks in its half and reads in the other's. For each block its writer
 # counts how often it was used, and its reader how often it has done with it; where the counts are equal the block is
@@ -121,10 +117,7 @@ _TURNS = 4  # blocks of memory that messages of one kind take in turns
 _PAIRS: weakref.WeakKeyDictionary[DistributedContext, SharedPair | None] = weakref.WeakKeyDictionary()
 
 
-_SENDING: list[SharedChannel] = []  # those that this process sends on, also of sockets that are gone
-
-
-def channel_between(pair: DistributedContext, number: int, fifo_size: int, sends: bool) -> RankChannel:
+def channel_between(pair: DistributedContext, number: int, fifo_size: int) -> RankChannel:
     """Both processes of the pair call it, for the same channels in the same order."""
     if pair not in _PAIRS:
         segment = shared_segment(pair, "MeshSocket")
@@ -132,28 +125,7 @@ def channel_between(pair: DistributedContext, number: int, fifo_size: int, sends
     memory = _PAIRS[pair]
     if memory is None or number >= MOST_CHANNELS:
         return RankChannel(pair, number, fifo_size)
-    channel = SharedChannel(pair, number, fifo_size, memory)
-    if sends:
-        _SENDING.append(channel)
-    if _tell_unreceived not in LAST_LOOKS:
-        LAST_LOOKS.append(_tell_unreceived)
-    return channel
-
-
-def _tell_unreceived() -> None:
-    """All ranks have ended their programs: what lies in a FIFO now was never received."""
-    for channel in _SENDING:
-        left, to = channel.unreceived, channel.other_end
-        if left:
-            site = None if channel.origin is None else resolved(channel.origin)
-            warn_or_raise(
-                f"the end of the program: {left} sent to rank {to} by send_async ({site}) and never received: what the "
-                "receiver's FIFO holds is lost, and a send that finds it full waits for ever. Call "
-                "ttnn.experimental.recv_async(tensor, socket) there once for each.",
-                SoftmeshWarning,
-                MeshError,
-                site,
-            )
+    return SharedChannel(pair, number, fifo_size, memory)
 
 
 class MessageFormat:
@@ -196,6 +168,8 @@ class BlockRotation:
 
 
 class SharedChannel(RankChannel):
+    is_looked_at_later = True
+
     def __init__(self, pair: DistributedContext, number: int, fifo_size: int, memory: SharedPair) -> None:
         super().__init__(pair, number, fifo_size)
         self._memory, self._order = memory, memory.segment.order

@@ -79,6 +79,7 @@ class Transfers:
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._rounds = 0
+        self.part: Callable[[], None] = lambda: None  # from the other ends of sockets, when the program has ended
 
     def submit(self, task: Task) -> None:
         """Begin it, or put it behind those that its devices still do; returns at once."""
@@ -200,14 +201,10 @@ class Transfers:
         return not task.done and self._blocker(task) is task
 
     def finish_all(self, devices: frozenset[int] | None = None) -> None:
-        """Wait for whatever these devices do; None: for everything, and until all has left."""
+        """Wait for whatever these devices do; None: for everything."""
         while self._tasks and (mine := self._of(devices)):
             self.finish(mine[0])
         self._raise_failed()
-        if devices is None:
-            while self._outgoing:
-                self._outgoing[0].wait()
-                self.advance()
 
     def _of(self, devices: frozenset[int] | None) -> list[Task]:
         with self.lock:
@@ -247,6 +244,7 @@ class Transfers:
         thread = self._thread
         try:
             self.finish_all()
+            self.part()
         except Exception as error:
             sys.excepthook(type(error), error, error.__traceback__)
             sys.stderr.flush()

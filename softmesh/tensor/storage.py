@@ -77,8 +77,9 @@ class Storage:
         device: MeshDevice | None,
         spec: TensorSpec | None = None,
         room: Room | None = None,
+        site: RawSite | None = None,
     ) -> None:
-        """`room` is that of the spec, where the caller knows it: `place` would look for it."""
+        """`room` is that of the spec, where the caller knows it: `place` would look for it. So is the `site`."""
         self.data = data
         self.dist = dist
         self.device = device
@@ -93,7 +94,7 @@ class Storage:
         self._span: Span | None = None
         if room is not None:
             pool, size, requested = room
-            self.claim = pool.allocate(size, requested, self)
+            self.claim = pool.allocate(size, requested, self, site)
             self._memory = pool
 
     @property

@@ -14,6 +14,7 @@ from softmesh.bench.mpi import (
     OURS,
     QUICK,
     RAW,
+    Checks,
     Effort,
     MpiFigures,
     ReportingOverhead,
@@ -43,8 +44,9 @@ def test_each_rank_has_a_column_of_a_mesh_that_is_valid(ranks: int) -> None:
 
 def test_a_row_shows_both_times_and_their_ratio() -> None:
     assert table_rows([row(nbytes=4 * MIB)]) == [
-        ["all_reduce", "2", "1", "4 MiB", "617", "1,234", "0.50"],
+        ["all_reduce", "2", "1", "4 MiB", "617", "1,234", "0.50", ""],
     ]
+    assert table_rows([replace(row(), checks=Checks(1.23, 0.0312))])[0][-1] == "+1.2 us, +3.1%"
     assert table_rows([row(is_right=False)])[0][0] == "all_reduce (!)"
 
 
@@ -62,9 +64,12 @@ def test_the_worst_is_told_in_words() -> None:
 
 
 def test_what_the_checks_between_ranks_cost_is_told_of_collectives() -> None:
-    rows = [replace(row(), checks=checks) for checks in (1.01, 1.2, 1.03, None)]
-    (said,) = (line for line in in_words(MpiFigures(rows, {}, [])) if "compare" in line)
-    assert said.endswith("take 1.03 times as long in the median, 1.01 to 1.20.")
+    rows = [replace(row(), checks=share and Checks(1.0, share)) for share in (0.01, 0.2, 0.03, None)]
+    said = in_words(MpiFigures(rows, {}, [], Checks(1.26, 0.1)))[1:]
+    assert said == [
+        "That ranks compare what they call takes 1.3 us of CPU time a call.",
+        "With it collectives take 3.0% longer in the median, at most 20.0% (all_reduce, 2 ranks, 64 KiB).",
+    ]
 
 
 def test_the_launchers_ear_is_judged_by_the_fastest_of_several_jobs(
@@ -109,7 +114,7 @@ def test_a_wrong_result_fails_the_benchmark(
 @pytest.mark.usefixtures("mpi")
 def test_both_ways_give_the_right_result_in_a_real_job(tmp_path: Path) -> None:
     order = Effort(rounds=1, seconds=0.0).order([4 * KIB], mpi.WORKS)
-    rows = [Row(2, **found) for found in mpi.measured_by_ranks(2, tmp_path, order)]
+    rows = [mpi.row_of(2, found) for found in mpi.measured_by_ranks(2, tmp_path, order)]
     assert [(r.work, r.devices) for r in rows] == [
         ("all_reduce", 1),
         ("all_reduce", 4),
@@ -118,4 +123,7 @@ def test_both_ways_give_the_right_result_in_a_real_job(tmp_path: Path) -> None:
         ("socket", 1),
     ]
     assert all(r.is_right and r.microseconds[OURS] > 0 and r.microseconds[RAW] > 0 for r in rows)
+    assert [r.checks is None for r in rows] == [False] * 4 + [True]
+    (note,) = mpi.measured_by_ranks(2, tmp_path, QUICK.order((), [mpi.NOTE]))
+    assert note.keys() == {"microseconds", "share"}
     assert QUICK.ranks == (2,)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from sys import getrefcount
 
-from softmesh.callsite import raw_call_site
+from softmesh.callsite import RawSite, raw_call_site
 from softmesh.runtime.memory.allocations import Claim, PerCoreClaim
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.pool import NO_ADDRESS, NUMBERS, OVERFLOW_BASE, Pool
@@ -49,9 +49,9 @@ class DeferredPool(Pool):
         super().__init__(region, is_enforced)
         self._small = region.size // _SMALL_FRACTION  # bytes of an allocation that may wait
 
-    def allocate(self, size: int, requested: int, owner: object) -> Claim:
+    def allocate(self, size: int, requested: int, owner: object, site: RawSite | None = None) -> Claim:
         claim = Claim(owner, self._ends)
-        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, site or raw_call_site()
         claim.label, claim.holder, claim.number = None, None, next(NUMBERS)
         if size <= self._small and len(self.pending) < _MOST_PENDING:
             claim.resolved_address = None  # a record of which this is so is an allocation

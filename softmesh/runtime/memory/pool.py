@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from softmesh.callsite import raw_call_site, resolved
+from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import DeviceMemoryWarning, MeshError, OutOfDeviceMemory
 from softmesh.runtime.memory.allocations import Allocation, Claim, PerCoreClaim, Statistics
 from softmesh.runtime.memory.free_list import FreeList
@@ -60,13 +60,13 @@ class Pool:
         # Claims as they begin (True) and end, in the order of addresses given: for whoever keeps account of them.
         self.journals: tuple[list[tuple[Claim, bool]], ...] = ()
 
-    def allocate(self, size: int, requested: int, owner: object) -> Claim:
-        """Memory for a tensor, which knows its label; `requested` counts all banks.
+    def allocate(self, size: int, requested: int, owner: object, site: RawSite | None = None) -> Claim:
+        """Memory for a tensor, which knows its label; `requested` counts all banks. The site is known to some callers.
 
         It is given back when the owner dies, or earlier by whoever puts the claim among the pending.
         """
         claim = Claim(owner, self._ends)
-        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, raw_call_site()
+        claim.pool, claim.size, claim.requested, claim.site = self, size, requested, site or raw_call_site()
         claim.label, claim.holder, claim.resolved_address = None, None, NO_ADDRESS
         with self._lock:
             if self._is_changing:

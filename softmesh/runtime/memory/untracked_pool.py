@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from softmesh.callsite import RawSite
 from softmesh.runtime.memory.allocations import Claim, PerCoreClaim
 from softmesh.runtime.memory.memory_map import Region
 from softmesh.runtime.memory.pool import Pool
@@ -18,7 +19,7 @@ class UntrackedPool(Pool):
         self.pending = deque(maxlen=0)
         self._addresses = addresses
 
-    def allocate(self, size: int, requested: int, owner: object) -> Claim:
+    def allocate(self, size: int, requested: int, owner: object, site: RawSite | None = None) -> Claim:
         address = next(self._addresses)
         claim = Claim(owner)
         claim.pool, claim.size, claim.requested = self, self.region.grain, requested
