@@ -17,6 +17,7 @@ from softmesh.native.gpu_kernels import small_too
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.cuda_graph import GraphedReplay
+from softmesh.runtime.traces.overwritten_memory import OverwrittenMemory
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
 from softmesh.runtime.traces.replay_codegen import ReplayCode
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Step
@@ -91,6 +92,7 @@ class Trace:
         self.manager = manager
         self.began, self.ended = recording.began, next_number()
         self.written = WrittenMemory(recording.spans)
+        self._overwritten = OverwrittenMemory(self.began)
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()
         self._outputs = [outputs[slot] for slot in sorted(outputs)]
@@ -108,6 +110,7 @@ class Trace:
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
         self._unwritten = recording.unwritten
+        self._renewals = recording.renewals
         self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
@@ -148,6 +151,19 @@ class Trace:
             self._has_run = True
             for memory in self.outputs():
                 memory.replayed()
+
+    def replay_among(self, captures: Captures) -> None:
+        """Replay it beside others, each of which may write where the others read."""
+        if captures.has_overwritten:
+            for memory in self.inputs():
+                memory.warn_if_overwritten(f"execute_trace: what was captured at {self.site} reads")
+        self.replay()
+        if captures.has_overwritten:
+            for memory in (*self.outputs(), *self.changed()):
+                memory.replayed()
+        for renew in self._renewals:
+            renew()
+        self._overwritten.mark(self, captures)
 
     def _warn_if_unwritten(self) -> None:
         for ref in self._unwritten:
@@ -252,6 +268,7 @@ class Captures:
     def __init__(self) -> None:
         self.recordings: dict[int, Recording] = {}
         self.traces: dict[int, Trace] = {}
+        self.has_overwritten = False  # whether a replay has ever written over a tensor that was made later
         self.corruptible: set[int] = set()  # numbers of allocations whose values a replay may destroy
 
     @property
