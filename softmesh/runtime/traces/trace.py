@@ -6,6 +6,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +25,7 @@ from softmesh.runtime.traces.steps import Act, Compute, Memory, Step
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
-    from softmesh.runtime.memory.allocations import Allocation, Span
+    from softmesh.runtime.memory.allocations import Allocation, Claim, Span
     from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.queues.sub_devices import SubDeviceManagerId
 
@@ -34,21 +35,34 @@ class WrittenMemory:
 
     def __init__(self, spans: Iterable[Span | None]) -> None:
         self.numbers: set[int] = set()
+        self._owners: list[weakref.ref[Any]] = []
         extents: dict[Pool, list[tuple[int, int]]] = {}
         for span in spans:
             if span is not None and span.pool is not None:
                 self.numbers.add(span.number)
+                self._owners.append(span.owner)
                 extents.setdefault(span.pool, []).append((span.start, span.end))
         self._extents = {pool: _merged(found) for pool, found in extents.items()}
 
     def overwritten_since(self, number: int) -> list[Allocation]:
         """What others allocated after the allocation of this number, and a replay writes to."""
+        if not any(map(_is_free, self._owners)):
+            return []
+
+        def is_meant(extents: list[tuple[int, int]], start: int, claim: Claim) -> bool:
+            return claim.number not in self.numbers and _meets(extents, start, claim.size)
+
         return [
             allocation
             for pool, extents in self._extents.items()
-            for allocation in pool.since(number)
-            if allocation.number not in self.numbers and _meets(extents, allocation)
+            for allocation in pool.since(number, partial(is_meant, extents))
         ]
+
+
+def _is_free(owner: weakref.ref[Any]) -> bool:
+    """Whether its memory can be another's by now."""
+    place = getattr(owner(), "span", None)
+    return place is None or place() is None
 
 
 def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -61,10 +75,10 @@ def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _meets(extents: list[tuple[int, int]], allocation: Allocation) -> bool:
-    """Whether the last extent that begins before the allocation's end reaches beyond its start."""
-    before = bisect_left(extents, (allocation.end,)) - 1
-    return before >= 0 and extents[before][1] > allocation.address
+def _meets(extents: list[tuple[int, int]], start: int, size: int) -> bool:
+    """Whether the last extent that begins before the end of these bytes reaches beyond their start."""
+    before = bisect_left(extents, (start + size,)) - 1
+    return before >= 0 and extents[before][1] > start
 
 
 BYTES_PER_LAUNCH = 1024  # no launch takes less: what does not fit here fits no chip
