@@ -105,10 +105,10 @@ class CollectivePlanner(Planner):
             return of_a_partition(name, group.dist, group.axes)
         if name in _BROADCASTS:
             return of_a_broadcast(name, group.dist, group.axes)
-        if name not in _GATHERS:
+        if name not in _JOINED:
             return ()
         rank = len(self.tensors[0].shape)
-        dim = self.values[self.op.signature.places["dim"]] % rank
+        dim = self.values[self.op.signature.places[_JOINED[name]]] % rank
         return of_a_gather(name, group.dist, group.axes, dim, self.tensors[0].shape[dim])
 
     def _wishes(self) -> tuple[Any, Any]:
@@ -196,7 +196,11 @@ def _spreader(dist: Distribution, group: Group) -> Any:
 
 
 _SUMS = ("all_reduce", "reduce_scatter")
-_GATHERS = ("all_gather", "experimental.all_gather_async")
+_JOINED = {  # the argument that names the dim along which pieces are put side by side
+    **dict.fromkeys(("all_gather", "experimental.all_gather_async", "experimental.all_gather_async_reversed"), "dim"),
+    **dict.fromkeys(("experimental.high_bw_all_gather", "experimental.strided_all_gather_async"), "dim"),
+    **dict.fromkeys(("experimental.all_to_all_async", "experimental.all_to_all_async_generic"), "in_dim"),
+}
 _BROADCASTS = ("broadcast", "all_broadcast", "point_to_point")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {

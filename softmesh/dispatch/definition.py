@@ -25,7 +25,7 @@ UndefinedRule = Callable[[str, Signature, BoundCall], Marking | None]
 
 def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     """Each device reads its own piece: what is undefined in it comes to its result."""
-    undefined = propagated(op, _read(signature, call))
+    undefined = propagated(op, operands_read(signature, call))
     if undefined is None:
         return None
 
@@ -38,7 +38,7 @@ def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | No
 
 def warned_about(op: str, signature: Signature, call: BoundCall) -> None:
     """Devices read each other's pieces."""
-    for tensor in _read(signature, call):
+    for tensor in operands_read(signature, call):
         warn_if_undefined(tensor, op)
 
 
@@ -46,9 +46,10 @@ def warned_about(op: str, signature: Signature, call: BoundCall) -> None:
 _SCRATCH = ("buffer", "scratch", "persistent", "intermediate", "stats", "output", "workspace", "staging")
 
 
-def _read(signature: Signature, call: BoundCall) -> list[Tensor]:
-    """The operands that a call reads, of those that nothing was written to yet."""
-    if not any(t.storage.undefined is not None and t.storage.undefined.is_unwritten for t in call.tensors):
+def operands_read(signature: Signature, call: BoundCall) -> list[Tensor]:
+    """The operands that a call reads, of those that not all was written to yet."""
+    marks = [tensor.storage.undefined for tensor in call.tensors]
+    if not any(mark is not None and mark.ends_with_a_write for mark in marks):
         return call.tensors
     given = ((signature.names[at], listed(call.values[at])) for at in signature.operand_at)
     return [
@@ -116,7 +117,7 @@ class Definition:
 
     def unwritten(self, call: BoundCall) -> list[Tensor]:
         """The operands that a call reads, of which nothing was written yet."""
-        read = _read(self.signature, call)
+        read = operands_read(self.signature, call)
         return [t for t in read if t.storage.undefined is not None and t.storage.undefined.is_unwritten]
 
     def marking(self, call: BoundCall) -> Marking | None:

@@ -23,6 +23,7 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.cores import CoreRangeSet
+from softmesh.dispatch import partial_writes
 from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
@@ -45,7 +46,7 @@ from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import doubt, warn, warn_or_raise
-from softmesh.tensor.persistent_results import handed_out, note_overwritten, warn_if_overwritten
+from softmesh.tensor.persistent_results import handed_out, note_overwritten, recorded_out, warn_if_overwritten
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -146,6 +147,8 @@ class Operation(EntryPoint):
             plan, results = self._planned(bound)
         _tell_remarks(plan)
         recording = None if device is None else self._launch(device, plan, bound)
+        is_looked_at = bound.is_marked and not is_tracked and recording is None
+        parts = partial_writes.of_call(definition, bound) if is_looked_at else None
         if is_tracked:
             self._refuse_untracked(recording, target)
             derive = definition.derive
@@ -160,6 +163,8 @@ class Operation(EntryPoint):
         if marking is not None:
             marking(made)
             self._note_written(recording, bound, made)
+        if parts is not None:
+            parts.tell(plan, made, self._run_in_place)
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
@@ -201,15 +206,24 @@ class Operation(EntryPoint):
         """The tensors that were written to, as results; in a persistent buffer each call has one of its own."""
         for tensor in made:
             tensor.handed_on()
-        is_recorded = bound.device is not None and bool(bound.device.captures.recordings)
-        if bound.target is None or is_recorded:
+        if bound.target is None:
             return made
+        if bound.device is not None and bound.device.captures.recordings:
+            return self._recorded_out(bound.device, bound, made)
         if self.definition.persistent_output:
             return [handed_out(tensor, self.name) for tensor in made]
         for tensor in made:
             if tensor.storage.notes is not None:
                 note_overwritten(tensor, self.name)
         return made
+
+    def _recorded_out(self, device: MeshDevice, bound: BoundCall, made: list[Tensor]) -> list[Tensor]:
+        recording = recording_on(device, self._queue(bound.values))
+        if recording is None or not self.definition.persistent_output:
+            return made
+        results = [recorded_out(tensor, self.name) for tensor in made]
+        recording.renewals += [renew for _, renew in results]
+        return [tensor for tensor, _ in results]
 
     # -- what a call must meet -------------------------------------------------------------------
 

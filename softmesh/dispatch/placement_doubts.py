@@ -10,61 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from softmesh.fabric import settings
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, Shard
 
-_NORMALIZING = (
-    *("softmax", "softmax_in_place", "scale_mask_softmax", "scale_mask_softmax_in_place"),
-    *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax", "transformer.attention_softmax_"),
-    *("layer_norm", "rms_norm", "moreh_softmax", "moreh_logsoftmax", "normalize_hw", "normalize_global"),
-)
-_CHOOSING = ("argmax", "topk", "sort")
-_ALONG = {  # what each device does with its part
-    **dict.fromkeys(("cumsum", "cumprod", "moreh_cumsum"), "begins anew at the start of its own part"),
-    **dict.fromkeys(("std", "var", "std_hw", "var_hw"), "takes the mean and the deviation of its own part"),
-    "roll": "moves what leaves its own part to the other end of it, and not to its neighbour",
-    "gather": "counts places from the start of its own part",
-    "transformer.scaled_dot_product_attention": "attends to its own part only",
-    "embedding": "looks up numbers that count from the first row of the whole table in its own rows",
-}
 PRODUCTS = ("matmul", "linear")
-ALONG_A_DIM = frozenset((*_NORMALIZING, *_CHOOSING, *_ALONG))
-_DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
 
 
 class Doubt(NamedTuple):
     text: str
     is_certain: bool = False  # a remark
-
-
-def of_split_dims(op: str, operands: Sequence[Distribution], made: Distribution) -> Iterator[str]:
-    """Doubts of an op of ALONG_A_DIM whose dim is split: each device knows nothing of the others' parts."""
-    for axis, result in enumerate(made.placements):
-        words = [given.placements[axis] for given in operands if axis < given.lead]
-        word = next((one for one in words if isinstance(one, Shard)), None)
-        if word is not None and result == LOCAL and LOCAL not in words:
-            devices = made.grid[axis]
-            if op in _ALONG:
-                yield (
-                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices {_ALONG[op]}. "
-                    f"Gather it first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
-                )
-            elif op in _NORMALIZING:
-                way = _DISTRIBUTED.get(op)
-                instead = f", or take ttnn.{way} and its post_all_gather" if way else ""
-                yield (
-                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices normalises its "
-                    f"own part, as if there were no others. Gather it first with ttnn.all_gather(x, {word.dim}, "
-                    f"cluster_axis={axis}){instead}.{settings.needed_line()}"
-                )
-            else:
-                yield (
-                    f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {devices} devices looks at its own "
-                    "part, and its indices count from the start of that part. Gather the results and choose among "
-                    f"them, or gather the tensor first with ttnn.all_gather(x, {word.dim}, cluster_axis={axis})."
-                    f"{settings.needed_line()}"
-                )
 
 
 def of_crossed_splits(

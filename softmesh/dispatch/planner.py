@@ -13,7 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.placement_doubts import ALONG_A_DIM, PRODUCTS, of_crossed_splits, of_split_dims
+from softmesh.dispatch.placement_doubts import PRODUCTS, of_crossed_splits
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -31,11 +31,12 @@ from softmesh.dispatch.plan import (
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import BoundCall, listed
+from softmesh.dispatch.split_doubts import of_angles, of_split_dims
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement
-from softmesh.placement.rules import Situation, UsesPartial, reshaping
+from softmesh.placement.rules import Situation, UsesPartial, opaque, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
 from softmesh.tensor.dtype import FACTS, DataType, Layout
@@ -340,13 +341,23 @@ class Planner:
 
     def _doubts_of_splits(self, local: Local, dists: list[Distribution], found: list[Distribution]) -> Iterable[str]:
         """Splits under which the op computes something, and probably not what was meant."""
-        if self.op.name in ALONG_A_DIM:
-            return of_split_dims(self.op.name, dists, found[0])
-        if len(dists) < 2 or not (local.broadcast_rank or self.op.name in PRODUCTS):
-            return ()
-        labels = [self._operand_label(at) or "" for at, it in enumerate(self.data) if isinstance(it, torch.Tensor)]
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
-        return of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
+        if not (local.broadcast_rank or self.op.name in PRODUCTS):
+            last = len(shapes[0]) - 1 if local.rule is opaque else None
+            yield from of_split_dims(self.op.name, dists, found[0], last)
+            yield from self._doubts_of_angles(list(zip(shapes, dists, strict=True)), found[0])
+        elif len(dists) > 1:
+            tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
+            labels = [self._operand_label(at) or "" for at in tensors]
+            yield from of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
+
+    def _doubts_of_angles(
+        self, operands: list[tuple[tuple[int, ...], Distribution]], found: Distribution
+    ) -> Iterable[str]:
+        """Of a prefill: the rows of a decode step are no positions."""
+        given = self.op.signature.named(self.values, self.op.signature.attribute_at)
+        is_step = given.get("is_decode_mode") or given.get("token_index") is not None
+        return () if is_step else of_angles(self.op.name, operands, found)
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

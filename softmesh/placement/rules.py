@@ -254,6 +254,19 @@ def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     return rule
 
 
+@placed("Split as the operand is: each element is repeated where it stands.")
+def repeating_each(dims: Sequence[int]) -> SingleRule:
+    """An op that makes several of each element along `dims`, side by side."""
+    touched = set(dims)
+
+    def rule(at: Situation) -> Placement:
+        word = at.word
+        is_uneven = isinstance(word, Shard) and word.size is not None and word.dim in touched
+        return LOCAL if is_uneven else word
+
+    return rule
+
+
 @placed(
     "Rows split give rows split, columns split give columns split; the inner dim split in both gives a Partial sum."
 )

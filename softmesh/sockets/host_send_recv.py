@@ -26,7 +26,7 @@ from softmesh.sockets.send_recv import (
 from softmesh.sockets.tensor_message import check_covered
 from softmesh.sockets.transfer_queue import TRANSFERS, Task
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import warn_if_undefined
+from softmesh.tensor.undefined import warn_before_leaving
 
 
 @SocketOperation
@@ -60,7 +60,7 @@ def send_async_d2h(input_tensor: Tensor, d2h_socket: D2HSocket, *, queue_id: int
     checked(op, "d2h_socket", d2h_socket, D2HSocket, "a ttnn.D2HSocket")
     _checked_tensor(op, "input_tensor", input_tensor, d2h_socket)
     coord = d2h_socket.core.device_coord
-    warn_if_undefined(input_tensor, op, frozenset([coord]))
+    warn_before_leaving(input_tensor, op, frozenset([coord]))
     shard = input_tensor.pieces()[list(input_tensor.view_distribution().coordinates()).index(coord)]
     data = to_bytes(shard, input_tensor.spec)
     TRANSFERS.submit(_task(op, d2h_socket, d2h_socket.stream.put(data), data.numel()))

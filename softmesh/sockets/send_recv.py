@@ -42,7 +42,7 @@ from softmesh.sockets.tensor_message import (
 from softmesh.sockets.transfer_queue import TRANSFERS, Task, check_room, has_local_streams
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import warn_if_undefined
+from softmesh.tensor.undefined import warn_before_leaving
 
 
 def check(op: str, name: str, tensor: Tensor, socket: MeshSocket, end: SocketEndpoint) -> None:
@@ -183,7 +183,7 @@ def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> lis
     check(op, "input_tensor", tensor, socket, SocketEndpoint.SENDER)
     tensor.check_readable(op)
     for lane in socket.lanes:
-        warn_if_undefined(tensor, op, lane.routes.devices)
+        warn_before_leaving(tensor, op, lane.routes.devices)
     messages = [pack_message(tensor, lane.routes, op) for lane in socket.lanes]
     note(op, socket, tensor, (tensor,), (), queue)
     _start_send(op, messages, socket)

@@ -24,7 +24,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, to_device
-from softmesh.tensor.undefined import warn_if_undefined
+from softmesh.tensor.undefined import warn_before_leaving
 
 
 def get_device_tensors(tensor: Tensor) -> list[Tensor]:
@@ -148,7 +148,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
 def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
     check_readable(tensor, "aggregate_tensor")
-    warn_if_undefined(tensor, "aggregate_tensor")
+    warn_before_leaving(tensor, "aggregate_tensor")
     tensor = gathered_from_ranks(tensor, "aggregate_tensor")
     whole = composed(tensor, composer, "aggregate_tensor").cpu()
     spec = tensor.spec

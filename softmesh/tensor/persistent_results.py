@@ -44,12 +44,22 @@ class Results:
         return bool(self.stale)
 
     def note(self, tensor: Tensor, op: str) -> None:
-        self.latest = Result(ref(tensor, self._forgetter()), op, raw_call_site())
+        self.latest = self.result(tensor, op)
 
     def overwrite(self, op: str) -> None:
         if self.latest is not None and self.latest.tensor() is not None:
             self.stale.append(Overwritten(self.latest, op, raw_call_site()))
         self.latest = None
+
+    def renew(self, result: Result) -> None:
+        """A replay has written it again."""
+        if self.latest is not None and self.latest is not result:
+            self.overwrite("a replay of a trace")
+        self.stale = [one for one in self.stale if one.result is not result]
+        self.latest = result
+
+    def result(self, tensor: Tensor, op: str) -> Result:
+        return Result(ref(tensor, self._forgetter()), op, raw_call_site())
 
     def _forgetter(self) -> Callable[[ref[Tensor]], None]:
         mine = ref(self)
@@ -64,13 +74,25 @@ class Results:
 
 def handed_out(buffer: Tensor, op: str) -> Tensor:
     """The result of a call that wrote into the buffer: a tensor of its own, in the same memory."""
-    storage = buffer.storage
-    results = storage.notes if isinstance(storage.notes, Results) else Results()
-    storage.notes = results
+    results = _results_in(buffer)
     results.overwrite(op)
     result = buffer.same_memory()
     results.note(result, op)
     return result
+
+
+def recorded_out(buffer: Tensor, op: str) -> tuple[Tensor, Callable[[], None]]:
+    """The result of a call that a trace records, and what each replay is to call."""
+    results, tensor = _results_in(buffer), buffer.same_memory()
+    result = results.result(tensor, op)
+    return tensor, lambda: results.renew(result)
+
+
+def _results_in(buffer: Tensor) -> Results:
+    storage = buffer.storage
+    results = storage.notes if isinstance(storage.notes, Results) else Results()
+    storage.notes = results
+    return results
 
 
 def note_overwritten(buffer: Tensor, op: str) -> None:

@@ -14,7 +14,7 @@ from weakref import ref
 
 import torch
 
-from softmesh.callsite import CallSite, RawSite, raw_call_site
+from softmesh.callsite import CallSite, RawSite, raw_call_site, resolved
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL, Shard
@@ -23,7 +23,7 @@ from softmesh.runtime.memory.allocations import Claim, PerCoreClaim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners, without_view_base
 from softmesh.tensor.footprint import Room, footprint, pool_for
-from softmesh.tensor.undefined import Undefined, devices_of, warn_of_unwritten
+from softmesh.tensor.undefined import Overwriting, Undefined, devices_of, warn_of_overwritten, warn_of_unwritten
 
 if TYPE_CHECKING:
     from softmesh.cores import CoreCoord
@@ -237,7 +237,7 @@ class Storage:
     def note_write(self) -> None:
         """Something was written to it: it is no longer memory and nothing more."""
         undefined = self.undefined
-        if undefined is not None and (undefined.is_unwritten or undefined.is_unreplayed):
+        if undefined is not None and undefined.ends_with_a_write:
             self.undefined = None
 
     def await_replay(self, captured: CallSite) -> None:
@@ -248,9 +248,21 @@ class Storage:
     def warn_if_unwritten(self, doing: str) -> None:
         warn_of_unwritten(self.undefined, doing)
 
+    def warn_if_overwritten(self, doing: str) -> None:
+        warn_of_overwritten(self.undefined, doing)
+
     def replayed(self) -> None:
-        if self.undefined is not None and self.undefined.is_unreplayed:
+        undefined = self.undefined
+        if undefined is not None and (undefined.is_unreplayed or undefined.overwritten is not None):
             self.undefined = None
+
+    def lose_values(self, captured: CallSite, replayed: CallSite) -> None:
+        """A trace that was captured before it was allocated has written here."""
+        site = None if self.claim is None else self.claim.site
+        overwriting = Overwriting(replayed, None if site is None else resolved(site))
+        for storage in self.sharers():
+            if storage.undefined is None or storage.undefined.overwritten is not None:
+                storage.undefined = Undefined("trace", captured, devices_of(storage.dist), overwritten=overwriting)
 
     def _is_own(self, data: torch.Tensor) -> bool:
         """Whether nothing reads these values but what lies in its memory, and is to see the new ones."""

@@ -27,7 +27,7 @@ from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_part
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import warn_if_undefined
+from softmesh.tensor.undefined import warn_before_leaving
 
 A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
@@ -105,7 +105,7 @@ def to_torch(
     """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
     check_readable(tensor, "to_torch")
     queue = _reading(tensor, "to_torch", cq_id)
-    warn_if_undefined(tensor, "to_torch")
+    warn_before_leaving(tensor, "to_torch")
     tensor = gathered_from_ranks(tensor, "to_torch")
     if dtype is not None:
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
@@ -152,7 +152,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     """
     check_readable(tensor, "compose")
     _reading(tensor, "compose", None)
-    warn_if_undefined(tensor, "compose")
+    warn_before_leaving(tensor, "compose")
     tensor = gathered_from_ranks(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
@@ -252,7 +252,7 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
     if tensor.storage.device is None:
         return tensor
     queue = _reading(tensor, "from_device", queue_id, blocking)
-    warn_if_undefined(tensor, "from_device")
+    warn_before_leaving(tensor, "from_device")
     doubt_part(tensor, "from_device")
     held = gathered_from_ranks(tensor, "from_device")
     dist = held.view_distribution()
@@ -295,7 +295,7 @@ def copy_device_to_host_tensor(
     """Overwrite a host tensor in place with a device tensor of the same spec."""
     check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local("copy_device_to_host_tensor")
     queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
-    warn_if_undefined(device_tensor, "copy_device_to_host_tensor")
+    warn_before_leaving(device_tensor, "copy_device_to_host_tensor")
     device_tensor = gathered_from_ranks(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
     data = device_tensor.view_data().cpu()

@@ -13,7 +13,9 @@ from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
-from softmesh.strictness import warn_or_raise
+from softmesh.placement.pieces import pieces_at
+from softmesh.strictness import doubt, is_strict, warn_or_raise
+from softmesh.tensor.written_part import WrittenPart
 
 if TYPE_CHECKING:
     from softmesh.tensor.tensor import Tensor
@@ -31,11 +33,18 @@ _DECIDING = frozenset(
 _SHAPE_ONLY = ("_like", ".fill")  # zeros_like and its kin look at no value
 
 
+class Overwriting(NamedTuple):
+    replayed: CallSite
+    allocated: CallSite | None  # the memory that the replay has written over
+
+
 class Undefined(NamedTuple):
     """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can;
     `is_hidden`: it does no longer, as a yes or no was made of it. `is_unwritten`: memory that was allocated and nothing
-    more; here it holds zeros, and the first write of any kind ends it. `is_unreplayed`: the result of a call that a
-    trace has recorded; on a chip it is computed by a replay and not before.
+    more; here it holds zeros, and the first write of any kind ends it. `written`: the first write left some of that
+    memory as it was; what depends on the rest is found by dispatch.partial_writes. `is_unreplayed`: the result of a
+    call that a trace has recorded; on a chip it is computed by a replay and not before. `overwritten`: the replay that
+    has written over it; here it keeps its values.
     """
 
     op: str
@@ -45,6 +54,12 @@ class Undefined(NamedTuple):
     is_hidden: bool = False
     is_unwritten: bool = False
     is_unreplayed: bool = False
+    written: WrittenPart | None = None
+    overwritten: Overwriting | None = None
+
+    @property
+    def ends_with_a_write(self) -> bool:
+        return self.is_unwritten or self.is_unreplayed or self.written is not None or self.overwritten is not None
 
     def without(self, coord: MeshCoordinate) -> Undefined | None:
         """After a write to one device."""
@@ -61,8 +76,10 @@ def devices_of(dist: Distribution) -> frozenset[MeshCoordinate]:
 
 
 def undefined_in(tensor: Tensor) -> Undefined | None:
-    """The mark, as far as it is about the pieces this tensor stands for."""
+    """The mark, as far as it is about the pieces this tensor stands for, and about all of what they hold."""
     undefined = tensor.storage.undefined
+    if undefined is not None and undefined.written is not None:
+        return None
     if undefined is None or tensor.shard_positions is None:
         return undefined
     return undefined.within(devices_of(tensor.view_distribution()))
@@ -130,6 +147,9 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     if undefined.is_unwritten:
         warn_of_unwritten(undefined, f"{doing}: the tensor {tuple(tensor.shape)} is made of")
         return
+    if undefined.overwritten is not None:
+        warn_of_overwritten(undefined, f"{doing}: the tensor {tuple(tensor.shape)} is made of")
+        return
     if undefined.is_unreplayed:
         warn_or_raise(
             f"{doing}: the tensor {tuple(tensor.shape)} is made by a trace that has not run yet, captured at "
@@ -149,6 +169,13 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     )
 
 
+def warn_before_leaving(tensor: Tensor, doing: str, among: frozenset[MeshCoordinate] | None = None) -> None:
+    """Called where values leave for the host or for another mesh, and nobody knows how much of them is looked at."""
+    warn_if_undefined(tensor, doing, among)
+    if is_strict():
+        _doubt_part(tensor, doing)
+
+
 def warn_of_unwritten(undefined: Undefined | None, doing: str) -> None:
     if undefined is not None and undefined.is_unwritten:
         warn_or_raise(
@@ -158,6 +185,36 @@ def warn_of_unwritten(undefined: Undefined | None, doing: str) -> None:
             SoftmeshWarning,
             MeshError,
         )
+
+
+def warn_of_overwritten(undefined: Undefined | None, doing: str) -> None:
+    overwriting = None if undefined is None else undefined.overwritten
+    if undefined is not None and overwriting is not None:
+        made = f" at {overwriting.allocated}" if overwriting.allocated else ""
+        warn_or_raise(
+            f"{doing} memory that a replay has written over ({overwriting.replayed}): it was allocated{made} where the "
+            f"capture that began at {undefined.site} had put a result that was freed again, and each replay writes "
+            "that result anew. Here it keeps its values. Allocate it before ttnn.begin_trace_capture, or use it before "
+            "the replay.",
+            SoftmeshWarning,
+            MeshError,
+        )
+
+
+def _doubt_part(tensor: Tensor, doing: str) -> None:
+    """Who reads all of it may look at the part that was written only."""
+    undefined, data = tensor.storage.undefined, tensor.storage.data
+    if undefined is None or undefined.written is None or data is None:
+        return
+    written, dist = undefined.written.like(data), tensor.view_distribution()
+    if written is None or pieces_at(written, tensor.storage.dist, dist.coordinates()).all():
+        return
+    doubt(
+        f"{doing}: of the tensor {tuple(tensor.shape)} some was never written since ttnn.{undefined.op} "
+        f"({undefined.site}). On silicon that part reads what the memory held before; here it is 0, or made of 0. Read "
+        "what was written only (ttnn.slice), or make it with ttnn.zeros.",
+        SoftmeshWarning,
+    )
 
 
 def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoordinate]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from sanitizing import kinds, line, on_host, on_mesh, watched
 
 import softmesh as ttnn
-from softmesh import MeshShape
+from softmesh import MeshShape, metal
 from softmesh.runtime.sanitizer.findings import FindingKind
 from softmesh.runtime.traces import allocation_tracking
 
@@ -72,59 +73,59 @@ def test_writing_in_place_inside_a_trace_counts_as_writing(mesh):
     ttnn.release_trace(mesh, trace)
 
 
-def test_what_is_allocated_where_a_replay_writes_is_told_with_its_line(mesh):
+def test_a_tensor_where_a_replay_writes_tells_who_reads_it_with_its_line(mesh):
     x = on_mesh(mesh)
     trace, _result = captured(mesh, lambda t: ttnn.neg(ttnn.relu(t)), x)
     with watched() as findings:
         ttnn.execute_trace(mesh, trace)
-        assert findings == []
         late = ttnn.relu(x)
         made = line() - 1
         for _ in range(3):
             ttnn.execute_trace(mesh, trace)
-    (found,) = findings
-    assert found.kind is FindingKind.OVERWRITTEN_BY_REPLAY
-    assert [site.line for site in found.sites][1:] == [made, made + 3]
-    assert f"allocated at test_sanitizer_traces.py:{made}, called from " in str(found)
-    assert f"at {late.buffer_address()} in DRAM" in str(found)
+        replayed = line() - 1
+    assert findings == []  # nobody has read it
+    said = rf"a replay has written over \(test_sanitizer_traces\.py:{replayed}\).*allocated at .*py:{made} where"
+    with pytest.warns(ttnn.SoftmeshWarning, match=said):
+        ttnn.to_torch(ttnn.get_device_tensors(late)[0])
+    with pytest.warns(ttnn.SoftmeshWarning, match=said):
+        ttnn.to_torch(ttnn.get_device_tensors(ttnn.add(late, 1.0))[0])
     ttnn.release_trace(mesh, trace)
 
 
-def test_an_allocation_in_the_capture_that_it_does_not_write_is_overwritten_too(mesh):
-    x = on_mesh(mesh)
-    ttnn.relu(x)
-    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    ttnn.relu(x)  # freed at once
-    kept = ttnn.allocate_tensor_on_device(x.spec, mesh)
-    ttnn.end_trace_capture(mesh, trace, cq_id=0)
-    with watched() as findings:
-        ttnn.execute_trace(mesh, trace)
-    assert kinds(findings) == [FindingKind.OVERWRITTEN_BY_REPLAY]
-    assert f"at {kept.buffer_address()} in DRAM" in str(findings[0])
-    ttnn.release_trace(mesh, trace)
-
-
-@pytest.mark.parametrize("way", ["freed before", "marked", "in a scope", "elsewhere"])
+@pytest.mark.parametrize("way", ["freed before", "marked", "in a scope", "elsewhere", "written anew", "not read"])
 def test_what_cannot_be_hurt_is_not_told(mesh, way):
     x = on_mesh(mesh)
     trace, _result = captured(mesh, lambda t: ttnn.neg(ttnn.relu(t)), x)
     with watched() as findings:
-        if way == "in a scope":
-            with ttnn.corruptible_allocation_scope(mesh):
-                late = ttnn.relu(x)
-        else:
+        with ttnn.corruptible_allocation_scope(mesh) if way == "in a scope" else nullcontext():
             late = ttnn.relu(x)
         if way == "freed before":
             ttnn.deallocate(late)
         elif way == "marked":
             ttnn.mark_corruptible(late)
         elif way == "elsewhere":
-            ttnn.mark_corruptible(late)
-            after = ttnn.relu(x)  # behind everything that the capture used
+            late = [late, ttnn.relu(x)][1]  # behind everything that the capture used
         ttnn.execute_trace(mesh, trace)
+        if way == "written anew":
+            ttnn.copy_host_to_device_tensor(on_host(), late)
+        if way not in ("freed before", "not read"):
+            ttnn.to_torch(ttnn.get_device_tensors(late)[0])
     assert findings == []
-    if way == "elsewhere":
-        assert after.is_allocated()
+    ttnn.release_trace(mesh, trace)
+
+
+def test_a_buffer_where_a_replay_writes_is_told_with_its_line(mesh):
+    x = on_mesh(mesh)
+    trace, _result = captured(mesh, lambda t: ttnn.neg(ttnn.relu(t)), x)
+    with watched() as findings:
+        late = metal.create_mesh_buffer(mesh, "replicated", (32, 32))
+        made = line() - 1
+        for _ in range(2):
+            ttnn.execute_trace(mesh, trace)
+    (found,) = findings
+    assert found.kind is FindingKind.OVERWRITTEN_BY_REPLAY
+    assert [site.line for site in found.sites][1:] == [made, made + 3]
+    assert f"at {late.address()} in DRAM" in str(found)
     ttnn.release_trace(mesh, trace)
 
 

@@ -174,7 +174,7 @@ def test_the_other_queue_goes_on_while_one_records(mesh):
     ttnn.relu(x)
     ttnn.synchronize_device(mesh)
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    ttnn.relu(x)
+    _recorded = ttnn.relu(x)
     with ttnn.command_queue(1):
         other = ttnn.relu(x)
     with pytest.raises(ttnn.MeshError, match="CQ 0 is already being used for tracing"):

@@ -419,7 +419,7 @@ def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
 def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
     d = input_tensor.dim(dim)
     at = d - input_tensor.rank
-    return Local(lambda x: x.repeat_interleave(repeats, at), rules.resizing([d] if repeats != 1 else []))
+    return Local(lambda x: x.repeat_interleave(repeats, at), rules.repeating_each([d]))
 
 
 @operation(**_OPTIONS, controls="memory_config")

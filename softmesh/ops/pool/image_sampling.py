@@ -55,11 +55,13 @@ def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mo
     if mode not in _UPSAMPLE_MODES:
         raise ArgumentValueError(f"upsample: mode must be one of {_UPSAMPLE_MODES}, got {mode!r}")
     by = scales("upsample", scale_factor)
+    is_repeating = mode == "nearest" and by[0].is_integer() and by[1].is_integer()
+    moving = rules.repeating_each([1, 2]) if is_repeating else rules.resizing([1, 2])
 
     def rule(at: rules.Situation) -> rules.Placement:
         if isinstance(at.word, rules.Partial) and mode == "bilinear" and at.word.op not in rules.LINEAR_OPS:
             raise rules.UsesPartial(0)
-        return rules.resizing([1, 2])(at)
+        return moving(at)
 
     own = in_shards_of(input_tensor, Fraction(by[0]) * Fraction(by[1]))
     return Local(lambda x: upsampled(x, by, mode), rule, memory_config=own)

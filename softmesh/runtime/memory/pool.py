@@ -275,13 +275,19 @@ class Pool:
         held = self._live.get(address)
         return (address, 0) if held is None else (address + held.size, held.number)
 
-    def since(self, number: int) -> list[Allocation]:
-        """What was allocated after the allocation of this number and is live, the latest first."""
-        return self._settled(lambda: list(self._after(number)))
+    def since(self, number: int, chosen: Callable[[int, Claim], bool] | None = None) -> list[Allocation]:
+        """What was allocated after the allocation of this number and is live, the latest first.
 
-    def _after(self, number: int) -> Iterator[Allocation]:
-        later = itertools.takewhile(lambda address: self._live[address].number > number, reversed(self._live))
-        return map(self._allocation, later)
+        `chosen`: of these what it says yes to, by address and claim.
+        """
+        return self._settled(lambda: [self._allocation(at) for at in self._after(number, chosen)])
+
+    def _after(self, number: int, chosen: Callable[[int, Claim], bool] | None) -> Iterator[int]:
+        for address, claim in reversed(self._live.items()):
+            if claim.number <= number:
+                return
+            if chosen is None or chosen(address, claim):
+                yield address
 
     def blocks(self) -> Iterator[tuple[int, int, bool]]:
         """Address, size and whether it is allocated, of every allocation and every hole, in address order."""

@@ -65,7 +65,9 @@ class ChipSkew:
         if command.blocking or command.name in _WAITS:
             mesh.together[None] = mesh.count
         for access in command.writes:
-            mesh.semaphores.pop(id(access.memory), None)  # a semaphore is set by the host
+            last = mesh.semaphores.get(id(access.memory))
+            if last is not None and last.number <= mesh.together.get(None, 0):
+                del mesh.semaphores[id(access.memory)]  # it is set by the host, which has waited
         if is_exchange:
             self._exchange(command, mesh)
         else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from softmesh.runtime.traces.trace import Trace
 
 LAUNCH = "enqueue_mesh_workload"
+_EVENT_WAIT = "enqueue_wait_for_event"
 _TRANSFERS = frozenset(
     {
         "from_torch",
@@ -104,6 +105,8 @@ class WatchedMesh:
 
 
 def _waited_for(command: Command, device: MeshDevice) -> tuple[int, ...]:
+    if command.name == _EVENT_WAIT:
+        return ()  # it waits for what the event stands for
     if command.sub_devices:
         return command.sub_devices
     if command.name in _TRANSFERS or command.reads or command.writes:

@@ -138,13 +138,11 @@ def unfinished_read(fill: Touch, use: str, site: CallSite) -> str:
     )
 
 
-def overwritten(allocation: Allocation, callers: Sequence[CallSite], captured: CallSite, replay: CallSite) -> str:
-    """`callers` are the lines from which the allocating one was reached."""
-    reached = "".join(f", called from {site}" for site in callers)
+def overwritten(allocation: Allocation, captured: CallSite, replay: CallSite) -> str:
     return (
         f"a replay overwrites {allocation.label}, at {allocation.address} in {allocation.buffer_type.name}.\n"
         f"  the capture that began at {captured} put a result there, which was freed again\n"
-        f"  the memory was then given to it: allocated at {allocation.site}{reached}\n"
+        f"  the memory was then given to it: allocated at {allocation.site}\n"
         f"  execute_trace ({replay}) writes the captured result again\n"
         "Allocate it before ttnn.begin_trace_capture, or deallocate it before the replay; where its values may be "
         "lost, say so: ttnn.mark_corruptible(tensor)."

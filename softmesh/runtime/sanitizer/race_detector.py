@@ -11,10 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from softmesh.callsite import RawSite, is_ours, raw_callers, resolved
 from softmesh.errors import ArgumentValueError
 from softmesh.runtime.commands import attach, detach
 from softmesh.runtime.memory.allocations import Span
@@ -39,6 +37,7 @@ from softmesh.runtime.sanitizer.findings import (
 )
 from softmesh.runtime.sanitizer.overlapping_meshes import OverlappingMeshes
 from softmesh.runtime.sanitizer.vector_clocks import Agent, Clock, Messages, Step
+from softmesh.runtime.traces.overwritten_memory import tells_of_itself
 
 if TYPE_CHECKING:
     from softmesh.runtime.commands import Command
@@ -46,39 +45,25 @@ if TYPE_CHECKING:
     from softmesh.runtime.queues.events import MeshEvent
     from softmesh.runtime.traces.trace import Trace
 
-_MOST_CALLERS = 3
-_FRAMES_OF_OURS = 4  # at least: here, the sanitizer, and who hands it the command
-_MOST = 4096  # allocations whose callers are known; the latest
-
 
 class Replays:
-    """Each allocation is looked at once for each trace: neither of them moves."""
+    """Buffers that lie where a replay writes: tensors tell of it themselves, when they are read.
+
+    Each allocation is looked at once for each trace: neither of them moves.
+    """
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        # Of what was made while there are traces, by the number of the allocation.
-        self._callers: dict[int, list[RawSite]] = {}
         self._looked_at: weakref.WeakKeyDictionary[Trace, int] = weakref.WeakKeyDictionary()
-
-    def remember(self, command: Command) -> None:
-        """Called from within the user's call: how it came to what the command made."""
-        callers = self._callers
-        for tensor in command.outputs:
-            span = tensor.storage.span()
-            if span is not None and span.number not in callers:
-                callers[span.number] = raw_callers(command.raw_site, _FRAMES_OF_OURS, _MOST_CALLERS)
-        if len(callers) > _MOST:
-            self._callers = dict(islice(callers.items(), _MOST // 2, None))
 
     def check(self, command: Command, device: MeshDevice, trace: Trace) -> None:
         seen = self._looked_at.get(trace, trace.began)
         self._looked_at[trace] = next_number()
         for allocation in trace.written.overwritten_since(seen):
-            if allocation.number not in device.captures.corruptible:
+            is_told = tells_of_itself(allocation) or allocation.number in device.captures.corruptible
+            if not is_told:
                 sites = [trace.site, *([allocation.site] if allocation.site else ()), command.site]
-                callers = map(resolved, self._callers.get(allocation.number, ()))
-                known = [site for site in callers if not is_ours(site.file)]
-                words = partial(overwritten, allocation, known, trace.site, command.site)
+                words = partial(overwritten, allocation, trace.site, command.site)
                 self._report.tell(FindingKind.OVERWRITTEN_BY_REPLAY, sites, words)
 
 
@@ -108,8 +93,6 @@ class Sanitizer:
         if command.name in _ACTS:
             _ACTS[command.name](self, command, device)
         elif command.queue not in device.captures.recordings:  # what is recorded does not run
-            if device.captures.traces:
-                self._replays.remember(command)
             self._run(command, device)
 
     # -- commands that run -----------------------------------------------------------------------

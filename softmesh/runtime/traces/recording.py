@@ -48,6 +48,7 @@ class Recording:
         self.spans: list[Span | None] = []  # the memory of all that the steps write
         self.held: list[Memory] = []  # what the steps change, where it lies: the program may drop it
         self.unwritten: list[weakref.ref[Memory]] = []  # that the steps read, and nothing was written to yet
+        self.renewals: list[Callable[[], None]] = []  # of results in persistent buffers, behind each replay
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
         self._made: set[int] = set()  # slots

@@ -68,6 +68,8 @@ class Memory(Protocol):
 
     def warn_if_unwritten(self, doing: str) -> None: ...
 
+    def warn_if_overwritten(self, doing: str) -> None: ...
+
 
 @dataclass(frozen=True)
 class Read:

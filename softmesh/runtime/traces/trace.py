@@ -6,6 +6,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,13 +18,14 @@ from softmesh.native.gpu_kernels import small_too
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.cuda_graph import GraphedReplay
+from softmesh.runtime.traces.overwritten_memory import OverwrittenMemory
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
 from softmesh.runtime.traces.replay_codegen import ReplayCode
 from softmesh.runtime.traces.steps import Act, Compute, Memory, Step
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
-    from softmesh.runtime.memory.allocations import Allocation, Span
+    from softmesh.runtime.memory.allocations import Allocation, Claim, Span
     from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.queues.sub_devices import SubDeviceManagerId
 
@@ -33,21 +35,34 @@ class WrittenMemory:
 
     def __init__(self, spans: Iterable[Span | None]) -> None:
         self.numbers: set[int] = set()
+        self._owners: list[weakref.ref[Any]] = []
         extents: dict[Pool, list[tuple[int, int]]] = {}
         for span in spans:
             if span is not None and span.pool is not None:
                 self.numbers.add(span.number)
+                self._owners.append(span.owner)
                 extents.setdefault(span.pool, []).append((span.start, span.end))
         self._extents = {pool: _merged(found) for pool, found in extents.items()}
 
     def overwritten_since(self, number: int) -> list[Allocation]:
         """What others allocated after the allocation of this number, and a replay writes to."""
+        if not any(map(_is_free, self._owners)):
+            return []
+
+        def is_meant(extents: list[tuple[int, int]], start: int, claim: Claim) -> bool:
+            return claim.number not in self.numbers and _meets(extents, start, claim.size)
+
         return [
             allocation
             for pool, extents in self._extents.items()
-            for allocation in pool.since(number)
-            if allocation.number not in self.numbers and _meets(extents, allocation)
+            for allocation in pool.since(number, partial(is_meant, extents))
         ]
+
+
+def _is_free(owner: weakref.ref[Any]) -> bool:
+    """Whether its memory can be another's by now."""
+    place = getattr(owner(), "span", None)
+    return place is None or place() is None
 
 
 def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -60,10 +75,10 @@ def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-def _meets(extents: list[tuple[int, int]], allocation: Allocation) -> bool:
-    """Whether the last extent that begins before the allocation's end reaches beyond its start."""
-    before = bisect_left(extents, (allocation.end,)) - 1
-    return before >= 0 and extents[before][1] > allocation.address
+def _meets(extents: list[tuple[int, int]], start: int, size: int) -> bool:
+    """Whether the last extent that begins before the end of these bytes reaches beyond their start."""
+    before = bisect_left(extents, (start + size,)) - 1
+    return before >= 0 and extents[before][1] > start
 
 
 BYTES_PER_LAUNCH = 1024  # no launch takes less: what does not fit here fits no chip
@@ -91,6 +106,7 @@ class Trace:
         self.manager = manager
         self.began, self.ended = recording.began, next_number()
         self.written = WrittenMemory(recording.spans)
+        self._overwritten = OverwrittenMemory(self.began)
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()
         self._outputs = [outputs[slot] for slot in sorted(outputs)]
@@ -108,6 +124,7 @@ class Trace:
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
         self._unwritten = recording.unwritten
+        self._renewals = recording.renewals
         self._has_run = False
         self._result_slots = sorted(outputs)
         self._graphs: GraphedReplay | None = None
@@ -148,6 +165,19 @@ class Trace:
             self._has_run = True
             for memory in self.outputs():
                 memory.replayed()
+
+    def replay_among(self, captures: Captures) -> None:
+        """Replay it beside others, each of which may write where the others read."""
+        if captures.has_overwritten:
+            for memory in self.inputs():
+                memory.warn_if_overwritten(f"execute_trace: what was captured at {self.site} reads")
+        self.replay()
+        if captures.has_overwritten:
+            for memory in (*self.outputs(), *self.changed()):
+                memory.replayed()
+        for renew in self._renewals:
+            renew()
+        self._overwritten.mark(self, captures)
 
     def _warn_if_unwritten(self) -> None:
         for ref in self._unwritten:
@@ -252,6 +282,7 @@ class Captures:
     def __init__(self) -> None:
         self.recordings: dict[int, Recording] = {}
         self.traces: dict[int, Trace] = {}
+        self.has_overwritten = False  # whether a replay has ever written over a tensor that was made later
         self.corruptible: set[int] = set()  # numbers of allocations whose values a replay may destroy
 
     @property

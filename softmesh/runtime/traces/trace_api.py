@@ -69,7 +69,7 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     if not mesh.is_remote_only():
         try:
             with on_queue(queue):
-                trace.replay()
+                trace.replay_among(mesh.captures)
         except (MemoryError, RuntimeError) as error:
             raise_machine_error("execute_trace", error, mesh)
             raise

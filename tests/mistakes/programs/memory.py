@@ -144,7 +144,7 @@ def empty_memory_is_copied_to(mesh):
 @right
 def empty_memory_is_a_cache_that_is_filled(mesh):
     cache = ttnn.empty((1, 1, 64, 64), ttnn.float32, TILES, mesh)
-    ttnn.fill_cache(cache, copies(mesh, (1, 1, 32, 64)), 0)
+    ttnn.fill_cache(cache, copies(mesh, (1, 1, 64, 64)), 0)
     read(cache)
 
 

@@ -1,0 +1,147 @@
+"""Doubts of ops that work along a dim which is split over devices: each takes its own part for the whole.
+
+All of them are told under SOFTMESH_STRICT=1 only: a device may be meant to work on its part alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from softmesh.fabric import settings
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import LOCAL, REPLICATE, Shard
+
+_NORMALIZING = frozenset(
+    (
+        *("softmax", "softmax_in_place", "scale_mask_softmax", "scale_mask_softmax_in_place"),
+        *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax"),
+        *("transformer.attention_softmax_", "moreh_softmax", "moreh_softmin", "moreh_logsoftmax"),
+        *("layer_norm", "rms_norm", "group_norm", "moreh_layer_norm", "moreh_group_norm", "moreh_norm"),
+        *("normalize_hw", "normalize_global", "prim.batch_statistics"),
+    )
+)
+_CHOOSING = frozenset(("argmax", "topk", "sort", "sampling", "nonzero", "experimental.topk_large_indices"))
+_HALO = frozenset(
+    (
+        *("conv2d", "conv_transpose2d", "experimental.conv3d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d"),
+        *("adaptive_max_pool2d", "upsample", "grid_sample", "rotate"),
+    )
+)
+_OWN_PLACES = "counts places from the start of its own part"
+_ATTENDING = "attends to its own part only"
+_PIECES = "cuts its own part into pieces, which are not in order those of the whole"
+_REPEATED = "repeats its own part, so that the repetitions of one part stand before the next part"
+_ALONG = {  # what each device does with its part
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "moreh_cumsum", "ema", "experimental.prefix_scan", "experimental.intimg"),
+        "begins anew at the start of its own part",
+    ),
+    **dict.fromkeys(("std", "var", "std_hw", "var_hw"), "takes the mean and the deviation of its own part"),
+    "roll": "moves what leaves its own part to the other end of it, and not to its neighbour",
+    **dict.fromkeys(("gather", "scatter", "scatter_add", "index_fill", "index_fill_new", "indexed_fill"), _OWN_PLACES),
+    **dict.fromkeys(("tosa_gather", "tosa_scatter", "moreh_getitem", "tril", "triu"), _OWN_PLACES),
+    **dict.fromkeys(
+        (
+            *("scaled_dot_product_attention", "scaled_dot_product_attention_decode", "flash_mla_prefill"),
+            *("paged_scaled_dot_product_attention_decode", "chunked_scaled_dot_product_attention"),
+            *("joint_scaled_dot_product_attention", "flash_multi_latent_attention_decode"),
+            *("paged_flash_multi_latent_attention_decode", "chunked_flash_mla_prefill", "sparse_sdpa"),
+        ),
+        _ATTENDING,
+    ),
+    "chunk_gated_delta_rule": "begins anew at the start of its own part",
+    "embedding": "looks up numbers that count from the first row of the whole table in its own rows",
+    **dict.fromkeys(("slice", "narrow", "padded_slice"), "cuts these places out of its own part, not out of the whole"),
+    **dict.fromkeys(("split", "chunk", "glu", "reglu", "geglu", "swiglu", "situ_glu"), _PIECES),
+    **dict.fromkeys(
+        ("concat", "stack"), "joins its own parts, so that the tensors lie part by part between each other"
+    ),
+    **dict.fromkeys(("repeat", "expand", "experimental.broadcast_to"), _REPEATED),
+    **dict.fromkeys(("pad", "tilize_with_val_padding"), "pads its own part, so that padding stands between the parts"),
+    **dict.fromkeys(
+        ("reshape", "view", "experimental.view"), "reshapes its own part, and the parts are no longer split along a dim"
+    ),
+    **dict.fromkeys(
+        ("experimental.rotary_embedding", "experimental.rotary_embedding_llama", "experimental.rotary_embedding_hf"),
+        "turns its own part of a head, and the pairs that belong together lie on two devices",
+    ),
+    **dict.fromkeys(
+        ("mse_loss", "l1_loss", "moreh_nll_loss"),
+        "takes the loss of its own part, with classes that count from its start",
+    ),
+}
+_PREFIXES = ("experimental.quasar.", "transformer.")
+_DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
+_WITH_ANGLES = (
+    "experimental.rotary_embedding",
+    "experimental.rotary_embedding_llama",
+    "experimental.rotary_embedding_hf",
+)
+
+
+def of_split_dims(
+    op: str, operands: Sequence[Distribution], made: Distribution, only: int | None = None
+) -> Iterator[str]:
+    """An op whose result is no part of a whole, though each of its operands is.
+
+    `only`: the dim that it works along, where its rule does not tell.
+    """
+    for axis, result in enumerate(made.placements):
+        words = [given.placements[axis] for given in operands if axis < given.lead]
+        word = next((one for one in words if isinstance(one, Shard)), None)
+        if word is None or result != LOCAL or LOCAL in words or made.grid[axis] == 1:
+            continue
+        if only not in (None, word.dim):
+            continue
+        what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})")
+        if what:
+            yield (
+                f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.grid[axis]} devices {what}. "
+                f"{remedy}.{settings.needed_line()}"
+            )
+
+
+def _words_on(op: str, gather: str) -> tuple[str, str]:
+    """What each device does, and what to do instead."""
+    name, remedy = op, f"Gather it first with {gather}"
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    if op in _NORMALIZING or name in _NORMALIZING:
+        way = _DISTRIBUTED.get(name)
+        instead = f", or take ttnn.{way} and its post_all_gather" if way else ""
+        return "normalises its own part, as if there were no others", remedy + instead
+    if name in _CHOOSING:
+        return (
+            "looks at its own part, and its indices count from the start of that part",
+            f"Gather the results and choose among them, or gather the tensor first with {gather}",
+        )
+    if name in _HALO:
+        return (
+            "sees its own rows and none of its neighbours', with a border of its own around each part",
+            f"Bring the neighbours' rows with ttnn.experimental.neighbor_pad_async, or gather it first with {gather}",
+        )
+    return _ALONG.get(name, ""), remedy
+
+
+def of_angles(op: str, operands: Sequence[tuple[Sequence[int], Distribution]], made: Distribution) -> Iterator[str]:
+    """A rotary embedding whose table of angles all devices share, though each has positions of its own."""
+    if op not in _WITH_ANGLES or len(operands) < 2:
+        return
+    (shape, turned), (table, angles) = operands[:2]
+    for axis, result in enumerate(made.placements):
+        word = turned.placements[axis] if axis < turned.lead else None
+        is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.grid[axis] > 1
+        if not (is_shared and isinstance(word, Shard) and result == word):
+            continue
+        if word.dim == len(shape) - 2 and 1 < shape[-2] <= table[-2]:
+            yield (
+                f"{op}: dim {word.dim}, the sequence, is split over mesh axis {axis}, and all {made.grid[axis]} "
+                "devices turn their own part by the angles of the first positions: the table of angles is the same on "
+                f"all of them. Split it along dim {len(table) - 2} as the sequence is."
+            )
+        elif word.dim == len(shape) - 1:
+            yield (
+                f"{op}: dim {word.dim}, the width of a head, is split over mesh axis {axis}, and all "
+                f"{made.grid[axis]} devices turn their own part by the same angles. Split the table of angles along "
+                f"dim {len(table) - 1} as the heads are, or split the heads along their own dim."
+            )
