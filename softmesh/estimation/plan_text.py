@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from softmesh.planner.goal import SLOWER_AT_BEST, Candidate
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.parallel_degrees import degrees
 from softmesh.planner.placement_problem import LAUNCH_SECONDS
@@ -17,11 +18,11 @@ def summary(found: LayoutPlan) -> list[str]:
     lines = [
         "" if opening is None else f"open      {_times(opening.shape)} of {opening.system}, {opening.fabric.name}",
         f"parallel  {told}",
-        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {max(found.gap, 0):.2%} above the best for this mesh",
+        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {found.gap:.2%} above the best of all meshes and stages",
         f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
         f"search    {found.search_seconds:.1f} s, {found.status.value}",
         f"bound     with {LAUNCH_SECONDS * 1e6:g} us for each launch it is {_seconds(found.ranked_seconds)}, "
-        f"and no mesh can be below {_seconds(found.search_bound)}",
+        f"and no mesh can be below {_seconds(found.bound)}",
     ]
     if opening is not None and opening.offset is not None:
         lines.insert(1, f"offset    {', '.join(map(str, opening.offset))}")
@@ -30,9 +31,14 @@ def summary(found: LayoutPlan) -> list[str]:
         lines.append(f"stage {at:<3} {_times(found.mesh_shape)}, {stage.layers} layers, {took}")
     for one in found.candidates:
         if one.why:
-            took = "" if one.seconds is None else f"{_seconds(one.seconds)}, "
-            lines.append(f"not       {_times(one.shape)} in {one.stages} stage(s): {took}{one.why}")
+            lines.append(f"not       {_times(one.shape)} in {one.stages} stage(s): {_lost(one)}")
     return [line for line in lines if line]
+
+
+def _lost(one: Candidate) -> str:
+    if one.seconds is not None:
+        return f"{_seconds(one.seconds)}, {one.why}"
+    return f"{one.why}: {_seconds(one.bound)}" if one.why == SLOWER_AT_BEST else one.why
 
 
 def document(found: LayoutPlan) -> dict[str, Any]:
@@ -48,6 +54,7 @@ def document(found: LayoutPlan) -> dict[str, Any]:
         "seconds": found.seconds,
         "ranked_seconds": found.ranked_seconds,
         "bound": found.bound,
+        "own_bound": found.own_bound,
         "gap": found.gap,
         "status": found.status.value,
         "degrees": degrees(found),

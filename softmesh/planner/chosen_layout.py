@@ -9,7 +9,7 @@ from softmesh.distributed.placement_requests import mesh_mapper
 from softmesh.planner.goal import Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Status
 from softmesh.planner.op_strategies import OpStrategy
-from softmesh.planner.pipeline_cuts import least_seconds, pipeline_seconds
+from softmesh.planner.pipeline_cuts import pipeline_seconds, ranked_pipeline_seconds
 from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import ANYTHING, Freedom
 from softmesh.runtime.device import MeshDevice
@@ -27,7 +27,7 @@ class ChosenLayout:
     problem: PlacementProblem
     assignment: Assignment
     cost: PlanCost
-    bound: float  # no plan for this mesh, in as many stages, has fewer `ranked_seconds`
+    bound: float  # no plan for any mesh, in however many stages, has fewer `ranked_seconds`
     gap: float  # how much of its time it may be above that
     status: Status
     goal: Goal = Goal.DECODE
@@ -49,13 +49,12 @@ class ChosenLayout:
     @property
     def ranked_seconds(self) -> float:
         """With something for every launch: what is minimised, and what bounds and the gap are told of."""
-        launches = self.cost.ranked_seconds - self.cost.seconds
-        return self.seconds + least_seconds(self.goal, launches, max(len(self.stages), 1))
+        return ranked_pipeline_seconds(self.goal, self.stages) if self.stages else self.cost.ranked_seconds
 
     @property
-    def search_bound(self) -> float:
-        """No plan for any mesh that was looked at has fewer `ranked_seconds`."""
-        return min([self.bound, *(one.bound for one in self.candidates)])
+    def own_bound(self) -> float:
+        """No plan for this mesh, in as many stages, has fewer `ranked_seconds`."""
+        return max([self.bound, *(one.bound for one in self.candidates if not one.why)])
 
     @property
     def strategies(self) -> list[OpStrategy]:

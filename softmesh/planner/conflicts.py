@@ -15,14 +15,16 @@ from softmesh.cost.chip_costs import memory_bytes
 from softmesh.errors import MeshError
 from softmesh.planner.constraints import Constraint
 from softmesh.planner.goal import Goal
-from softmesh.planner.integer_program import Status, solved
+from softmesh.planner.integer_program import Limits, PlacementSearch, Status
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.op_strategies import StrategyFinder
+from softmesh.planner.pipeline_cuts import boundaries
+from softmesh.planner.pipeline_search import PipelineSearch
 from softmesh.planner.problem_setup import Freedom, NoStrategy, problem_of
 from softmesh.planner.system_search import MeshChoice
 
 _ENOUGH = 1 << 60  # bytes
-_ANY_GAP = 1e9  # the first assignment that fits will do
+_ANY_GAP = 0.999  # the first assignment that fits will do
 _LEAST_SECONDS = 20.0  # that the search for a conflict gets, whatever is left
 
 
@@ -38,7 +40,7 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
     """Raise an error that names the constraints; return where there is no conflict, or none that was found in time."""
     memory = _Memory(memory_bytes(choices[0].chip)) if choices else _Memory(0)
     every: list[Constraint] = [*freedom.constraints, memory]
-    feasible = _Feasibility(graph, choices, freedom, max(until, time.monotonic() + _LEAST_SECONDS))
+    feasible = _Feasibility(graph, choices, goal, freedom, max(until, time.monotonic() + _LEAST_SECONDS))
     if feasible(every):
         return
     found = conflict(every, feasible)
@@ -73,8 +75,10 @@ def conflict(every: Sequence[Constraint], feasible: Callable[[Sequence[Constrain
 class _Feasibility:
     """Whether constraints can be kept together on any of the meshes; what is not known in time counts as yes."""
 
-    def __init__(self, graph: OpGraph, choices: Sequence[MeshChoice], freedom: Freedom, until: float) -> None:
-        self._graph, self._choices, self._freedom, self._until = graph, choices, freedom, until
+    def __init__(
+        self, graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, freedom: Freedom, until: float
+    ) -> None:
+        self._graph, self._choices, self._goal, self._freedom, self._until = graph, choices, goal, freedom, until
         self._finders = {
             choice.lines: StrategyFinder(choice.shape, choice.chip, choice.lines) for choice in self._choices
         }
@@ -88,8 +92,7 @@ class _Feasibility:
         return self._known[key]
 
     def _on(self, choice: MeshChoice, constraints: Sequence[Constraint]) -> bool:
-        left = self._until - time.monotonic()
-        if left <= 0:
+        if time.monotonic() >= self._until:
             return True
         own = tuple(one for one in constraints if not isinstance(one, _Memory))
         freedom = replace(self._freedom, constraints=own)
@@ -106,6 +109,13 @@ class _Feasibility:
         except NoStrategy as error:
             self.why = self.why or str(error)
             return False
+        if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
+            return False
         if len(own) == len(constraints):
             problem = replace(problem, memory_bytes=_ENOUGH)
-        return solved(problem, left, _ANY_GAP).status is not Status.INFEASIBLE
+        search, limits = PlacementSearch(problem), Limits(self._until, _ANY_GAP)
+        if choice.stages == 1:
+            return search.solved(self._until, _ANY_GAP).status is not Status.INFEASIBLE
+        pipeline = PipelineSearch(search, self._goal, choice.stages)
+        pipeline.look(limits)
+        return pipeline.best is not None or not pipeline.close(limits) or pipeline.best is not None

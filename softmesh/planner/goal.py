@@ -8,6 +8,9 @@ from enum import Enum
 from softmesh.hardware import FabricConfig
 
 
+SLOWER_AT_BEST = "at its fastest it takes longer"  # why a mesh is not searched: by its bound
+
+
 class Goal(Enum):
     """What is minimised. Stages of a pipeline help calls that follow each other; to a token they only add hops."""
 
@@ -37,6 +40,7 @@ class Stage:
     send_seconds: float  # what it hands on to the next stage
     memory: int  # bytes on each of its devices
     layers: int = 0  # whole layers of the repeated part among them
+    launches: int = 0  # of what is exchanged and moved
 
 
 @dataclass(frozen=True)

@@ -170,15 +170,13 @@ def best_plan(
 
 def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: float) -> LayoutPlan:
     found = check_found(result)
-    cost = found.solution.cost
-    assert cost is not None
-    assert found.solution.assignment is not None
-    made = LayoutPlan(
+    bound = min(result.bound, found.ranked_seconds)
+    return LayoutPlan(
         found.problem,
-        found.solution.assignment,
-        cost,
-        result.candidates[0].bound,
-        0.0,
+        found.assignment,
+        found.cost,
+        bound,
+        1 - bound / found.ranked_seconds if found.ranked_seconds else 0.0,
         Status.TIME_LIMIT if result.is_out_of_time else Status.OPTIMAL,
         goal,
         found.choice.opening,
@@ -187,8 +185,6 @@ def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: flo
         time.monotonic() - started,
         freedom,
     )
-    ranked = made.ranked_seconds
-    return replace(made, bound=min(made.bound, ranked), gap=max(0.0, 1 - made.bound / ranked) if ranked else 0.0)
 
 
 _GOALS = [goal.value for goal in Goal]

@@ -1,23 +1,27 @@
 """Pipeline cuts by dynamic programming: consecutive layers to stages, so that the slowest stage is as fast as can be.
 
-A stage holds the leaves that its nodes read, and what lives while they run. Where cuts are allowed layers begin: the
-whole graph has been placed on the mesh of one stage, and equal layers lie alike.
+A stage holds the leaves that its nodes read, and what lives while they run; what several stages read, each of them
+brings to where it needs it. Where cuts are allowed layers begin: the whole graph has been placed on the mesh of one
+stage, and equal layers lie alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from softmesh.cost.link_costs import Line, all_gather
 from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.layer_spans import layer_spans
-from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
+from softmesh.planner.op_graph import OpGraph
+from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem, PlanCost
 
-_Cut = tuple[float, tuple[int, ...] | None]  # the pace, and where stages begin and end
+Places = tuple[int, ...]  # pieces: where stages begin, and the end
 
 
 def boundaries(problem: PlacementProblem) -> tuple[int, ...]:
@@ -27,9 +31,16 @@ def boundaries(problem: PlacementProblem) -> tuple[int, ...]:
 
 def pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:
     """By the goal: of all stages one after the other, or of the slowest, which sets the pace."""
-    if goal is Goal.DECODE:
-        return sum(stage.seconds + stage.send_seconds for stage in stages)
-    return max(stage.seconds + stage.send_seconds for stage in stages)
+    return together(goal, (stage.seconds + stage.send_seconds for stage in stages))
+
+
+def ranked_pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:
+    """With something for every launch."""
+    return together(goal, map(_ranked, stages))
+
+
+def together(goal: Goal, seconds: Iterator[float]) -> float:
+    return sum(seconds) if goal is Goal.DECODE else max(seconds)
 
 
 def least_seconds(goal: Goal, seconds: float, stages: int) -> float:
@@ -37,105 +48,161 @@ def least_seconds(goal: Goal, seconds: float, stages: int) -> float:
     return seconds if goal is Goal.DECODE else seconds / stages
 
 
-def cut(problem: PlacementProblem, assignment: Assignment, cost: PlanCost, count: int) -> tuple[Stage, ...] | None:
-    """So many stages, the slowest of them as fast as can be; None where no cut fits the memory."""
-    starts = (0, *boundaries(problem), len(problem.graph.nodes))
-    if len(starts) - 1 < count:
-        return None
-    cuts = _Cuts(problem, assignment, cost, starts)
-    _, places = cuts.best(len(starts) - 1, count)
-    return None if places is None else tuple(cuts.stage(a, b) for a, b in pairwise(places))
+def crossing(graph: OpGraph, last_uses: dict[int, int], node: int) -> Iterator[int]:
+    """The values that are made before a node and read from it on: the stage that begins there is sent them."""
+    for value, maker in graph.makers.items():
+        is_kept = graph.root(value) not in graph.makers
+        if maker < node <= last_uses[value] < len(graph.nodes) and not is_kept:
+            yield value
+
+
+def send_line(problem: PlacementProblem) -> Line:
+    """One hop to the next stage."""
+    return Line(problem.chip, 2, max(line.links for line in problem.lines), False)
+
+
+def cut(
+    problem: PlacementProblem, assignment: Assignment, cost: PlanCost, count: int, goal: Goal = Goal.PREFILL
+) -> tuple[Stage, ...] | None:
+    """So many stages, as fast as can be by the goal; None where no cut fits the memory."""
+    cuts = Cuts(problem, assignment, cost)
+    places = None if cuts.pieces < count else cuts.best(count, goal)
+    return None if places is None else cuts.stages(places)
+
+
+def _ranked(stage: Stage) -> float:
+    return stage.seconds + stage.send_seconds + stage.launches * LAUNCH_SECONDS
+
+
+class _Part(NamedTuple):
+    """What a stage has where it has one of these pieces: a leaf, or a move."""
+
+    pieces: tuple[int, ...]
+    bytes: int
+    seconds: float
+    launches: int
 
 
 @dataclass(frozen=True)
-class _Cuts:
+class Cuts:
+    """The stages of a graph that is placed."""
+
     problem: PlacementProblem
     assignment: Assignment
     cost: PlanCost
-    starts: tuple[int, ...]  # nodes; the last one is the end of the graph
-
-    def best(self, end: int, count: int) -> _Cut:
-        """The pace of the first `end` pieces in so many stages, and where they begin and end."""
-        if count == 1:
-            alone = self.stage(0, end)
-            return (self._pace(alone), (0, end)) if alone.memory <= self.problem.memory_bytes else (math.inf, None)
-        return self._known(end, count)
 
     @cached_property
-    def _known(self) -> Callable[[int, int], _Cut]:
-        return cache(self._best)
+    def starts(self) -> tuple[int, ...]:
+        """Nodes at which the pieces begin that are not cut; the last one is the end of the graph."""
+        return (0, *boundaries(self.problem), len(self.problem.graph.nodes))
+
+    @property
+    def pieces(self) -> int:
+        return len(self.starts) - 1
+
+    def stages(self, places: Places) -> tuple[Stage, ...]:
+        return tuple(self.stage(a, b) for a, b in pairwise(places))
+
+    def best(self, count: int, goal: Goal) -> Places | None:
+        """Where so many stages begin and end."""
+
+        @cache
+        def found(end: int, count: int) -> tuple[float, Places | None]:
+            best: tuple[float, Places | None] = (math.inf, None)
+            for middle in range(count - 1, end) if count > 1 else (0,):
+                last = self.stage(middle, end)
+                if last.memory > self.problem.memory_bytes or _ranked(last) >= best[0]:
+                    continue
+                before, places = found(middle, count - 1) if count > 1 else (0.0, (0,))
+                seconds = together(goal, iter((before, _ranked(last))))
+                if places is not None and seconds < best[0]:
+                    best = seconds, (*places, end)
+            return best
+
+        return found(self.pieces, count)[1]
 
     @cached_property
     def stage(self) -> Callable[[int, int], Stage]:
         return cache(self._stage)
 
+    def _stage(self, first: int, end: int) -> Stage:
+        """Of the pieces from one to another."""
+        start, after = self.starts[first], self.starts[end]
+        (seconds, launches, kept), (less, fewer, not_kept) = self._before[end], self._before[first]
+        seconds, launches, kept = seconds - less, launches - fewer, kept - not_kept
+        for part in self._spread:
+            at = bisect_left(part.pieces, first)
+            if at < len(part.pieces) and part.pieces[at] < end:
+                seconds, launches, kept = seconds + part.seconds, launches + part.launches, kept + part.bytes
+        live = max(self._live[first:end])
+        send = self._send(after) if after < len(self.problem.graph.nodes) else 0.0
+        return Stage(start, after, seconds, send, kept + live, end - first, launches)
+
+    def over(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The nodes of a stage at which it does not fit the memory, with its bytes."""
+        kept = self.stage(first, end).memory - max(self._live[first:end])
+        nodes = range(self.starts[first], self.starts[end])
+        held = ((kept + self.cost.memory[node] - self.cost.kept_bytes, node) for node in nodes)
+        return [(size, node) for size, node in held if size > self.problem.memory_bytes]
+
+    @cached_property
+    def _live(self) -> list[int]:
+        """Of each piece, the most that lives beside leaves."""
+        return [max(self.cost.memory[a:b], default=0) - self.cost.kept_bytes for a, b in pairwise(self.starts)]
+
+    @cached_property
+    def _before(self) -> list[tuple[float, int, int]]:
+        """Of all pieces before each one: seconds, launches and bytes of what no other piece has."""
+        own = [(0.0, 0, 0)] * self.pieces
+        for part in self._parts:
+            if len(part.pieces) == 1:
+                seconds, launches, kept = own[part.pieces[0]]
+                own[part.pieces[0]] = seconds + part.seconds, launches + part.launches, kept + part.bytes
+        nothing = (0.0, 0, 0)
+        return list(accumulate(own, lambda a, b: (a[0] + b[0], a[1] + b[1], a[2] + b[2]), initial=nothing))
+
+    @cached_property
+    def _spread(self) -> list[_Part]:
+        return [part for part in self._parts if len(part.pieces) > 1]
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        problem, assignment = self.problem, self.assignment
+        found = [
+            _Part((self._piece(node),), 0, seconds, len(own[at].inside))
+            for node, (seconds, own, at) in enumerate(
+                zip(self.cost.by_node, problem.strategies, assignment.strategies, strict=True)
+            )
+        ]
+        for move in self.cost.moves:
+            pieces = self._pieces_of(move.consumers or (len(problem.graph.nodes) - 1,))
+            found.append(_Part(pieces, 0, move.way.seconds, len(move.way.steps)))
+        readers: dict[int, list[int]] = {}
+        for node in problem.graph.nodes:
+            for value in node.operands:
+                readers.setdefault(problem.graph.root(value), []).append(node.number)
+        for leaf in problem.graph.leaves:
+            home = problem.given(assignment, leaf.number)
+            size = problem.held_bytes(leaf.number, home.dtype, home.layout)
+            if leaf.number in readers:
+                found.append(_Part(self._pieces_of(readers[leaf.number]), size, 0.0, 0))
+        return found
+
+    def _piece(self, node: int) -> int:
+        return bisect_right(self.starts, node) - 1
+
+    def _pieces_of(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted({self._piece(node) for node in nodes}))
+
     @cached_property
     def _send(self) -> Callable[[int], float]:
         return cache(self._send_before)
 
-    def _best(self, end: int, count: int) -> _Cut:
-        found: _Cut = (math.inf, None)
-        for middle in range(count - 1, end):
-            last = self.stage(middle, end)
-            if last.memory > self.problem.memory_bytes or self._pace(last) >= found[0]:
-                continue
-            before, places = self.best(middle, count - 1)
-            pace = max(before, self._pace(last))
-            if places is not None and pace < found[0]:
-                found = pace, (*places, end)
-        return found
-
-    def _pace(self, stage: Stage) -> float:
-        return stage.seconds + stage.send_seconds
-
-    def _stage(self, first: int, end: int) -> Stage:
-        """Of the pieces from one to another."""
-        start, after = self.starts[first], self.starts[end]
-        seconds = self._seconds_before[after] - self._seconds_before[start]
-        kept = sum(size for size, nodes in self._leaves if any(start <= node < after for node in nodes))
-        live = max(self._live[start:after], default=0)
-        send = self._send(after) if after < len(self.problem.graph.nodes) else 0.0
-        return Stage(start, after, seconds, send, kept + live, end - first)
-
-    @cached_property
-    def _seconds_before(self) -> list[float]:
-        """Of all nodes before each one, with the moves of what they read."""
-        each = list(self.cost.by_node)
-        for move in self.cost.moves:
-            each[move.consumers[0] if move.consumers else -1] += move.way.seconds
-        total = [0.0]
-        for seconds in each:
-            total.append(total[-1] + seconds)
-        return total
-
-    @cached_property
-    def _live(self) -> list[int]:
-        kept = self.cost.kept_bytes
-        return [size - kept for size in self.cost.memory]
-
-    @cached_property
-    def _leaves(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The bytes of each leaf, and the nodes that read it or a later version of it."""
-        graph = self.problem.graph
-        nodes: dict[int, set[int]] = {}
-        for node in graph.nodes:
-            for value in node.operands:
-                nodes.setdefault(graph.root(value), set()).add(node.number)
-        found = []
-        for leaf in graph.leaves:
-            home = self.problem.given(self.assignment, leaf.number)
-            size = self.problem.held_bytes(leaf.number, home.dtype, home.layout)
-            found.append((size, tuple(nodes.get(leaf.number, ()))))
-        return found
-
     def _send_before(self, node: int) -> float:
-        """What was made before a node and is read from it on, over one hop to the next stage."""
-        problem, graph = self.problem, self.problem.graph
-        links = max(line.links for line in problem.lines)
+        """What the stage that begins with a node is sent."""
+        problem = self.problem
         size = 0
-        for value, maker in graph.makers.items():
-            is_kept = graph.root(value) not in graph.makers
-            if maker < node <= problem.last_uses[value] and not is_kept and problem.last_uses[value] < len(graph.nodes):
-                home = problem.given(self.assignment, value)
-                size += problem.held_bytes(value, home.dtype, home.layout)
-        return all_gather(Line(problem.chip, 2, links, False), size).seconds
+        for value in crossing(problem.graph, problem.last_uses, node):
+            home = problem.given(self.assignment, value)
+            size += problem.held_bytes(value, home.dtype, home.layout)
+        return all_gather(send_line(problem), size).seconds

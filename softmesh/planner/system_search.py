@@ -1,7 +1,8 @@
 """The search over a system: each mesh shape that it offers, whole or cut into the stages of a pipeline.
 
-The cheapest plan so far is a limit to all that are looked at after it, so that what is worse is given up early. What a
-mesh could do at best is known without a search: every op at its fastest, and nothing sent.
+First a bound for every mesh, the most promising first: what it could do if choices might be fractions, and memory were
+without limit. The cheapest plan so far is a limit to all others, so that most are given up by their bounds; those that
+could still be better are searched, one after the other, in the time that is left.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from dataclasses import dataclass, replace
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents
 from softmesh.errors import MeshError
-from softmesh.planner.goal import Candidate, Goal, Opening, Stage
-from softmesh.planner.integer_program import Solution, Status, first_solution, solved
+from softmesh.planner.first_assignment import Priced, first_assignment
+from softmesh.planner.goal import SLOWER_AT_BEST, Candidate, Goal, Opening, Stage
+from softmesh.planner.integer_program import Limits, PlacementSearch, Status, classes_in
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.op_strategies import StrategyFinder
-from softmesh.planner.pipeline_cuts import boundaries, cut, least_seconds, pipeline_seconds
-from softmesh.planner.placement_problem import PlacementProblem
+from softmesh.planner.pipeline_cuts import boundaries, cut, least_seconds, pipeline_seconds, ranked_pipeline_seconds
+from softmesh.planner.pipeline_search import PipelineSearch
+from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
 from softmesh.planner.problem_setup import Freedom, NoStrategy, problem_of
 from softmesh.systems.chip import Chip
 
-_LEAST_SECONDS = 2.0  # that a candidate gets, whatever is left
+_LEAST_SECONDS = 2.0  # that a mesh is searched, whatever is left
 _MOST_STAGES = 16
-_TIGHTER = 3  # attempts to fill stages more evenly
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class MeshChoice:
 class Found:
     choice: MeshChoice
     problem: PlacementProblem
-    solution: Solution
+    assignment: Assignment
+    cost: PlanCost
     stages: tuple[Stage, ...]
     seconds: float  # by the goal
+    ranked_seconds: float
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,14 @@ class _Look:
     seconds: float | None = None
     why: str = ""
     is_open: bool = True  # whether a longer search could tell more
-    first: Solution | None = None  # what is found without a search
+    times: int = 0  # that it was searched
+    search: PlacementSearch | None = None
+    pipeline: PipelineSearch | None = None
+
+    def shut(self, why: str) -> None:
+        """Nothing more is to be learnt of it."""
+        self.is_open, self.search, self.pipeline = False, None, None
+        self.why = self.why or why
 
 
 class _Search:
@@ -124,66 +135,37 @@ class _Search:
         self._why = ""
 
     def over(self, choices: Sequence[MeshChoice]) -> SearchResult:
-        looks = self._set_up(choices)
-        whole = [look for look in looks if look.is_open and look.choice.stages == 1]
-        if len(whole) > 1:
-            self._look_before(whole)
-            looks.sort(key=lambda look: (look.choice.stages, look.seconds or math.inf, look.bound))
-        first = [look for look in looks if look.is_open]
-        for at, look in enumerate(first):
-            share = self._left * _share(len(first) - at)
-            self._look_at(look, max(_LEAST_SECONDS, share))
-        again = sorted((look for look in first if look.is_open), key=lambda look: look.bound)
-        for at, look in enumerate(again):  # with the time that others have left
-            if self._left > _LEAST_SECONDS:
-                self._look_at(look, self._left / (len(again) - at))
+        looks = [look for choice in _without_twins(choices) if (look := self._at_first(choice)) is not None]
+        for look in sorted(looks, key=lambda one: one.bound):
+            if look.is_open and self._is_open(look):
+                self._glance_at(look)
+        while waiting := [look for look in looks if look.is_open and self._is_open(look)]:
+            if self._left <= 0:
+                break
+            look = min(waiting, key=lambda one: (one.times, one.bound))
+            self._look_at(look, max(_LEAST_SECONDS, self._left * _share(len(waiting))))
         return self._result(looks)
-
-    def _look_before(self, looks: Sequence[_Look]) -> None:
-        """A plan for each that is found without a search: the mesh for which it is fastest is searched first."""
-        for look in looks:
-            assert look.problem is not None
-            look.first = first_solution(look.problem)
-            found = self._found(look.choice, look.problem, look.first)
-            if found is not None:
-                self._take(look, found)
-
-    def _take(self, look: _Look, found: Found) -> None:
-        look.seconds = found.seconds if look.seconds is None else min(found.seconds, look.seconds)
-        look.why = "it takes longer"
-        if self._best is None or found.seconds < self._best.seconds:
-            self._best = found
 
     @property
     def _left(self) -> float:
         return self._deadline - time.monotonic()
 
-    def _result(self, looks: Sequence[_Look]) -> SearchResult:
-        best = self._best
-        found = [self._candidate(look) for look in looks]
-        found.sort(key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
-        bound = min((one.bound for one in found), default=math.inf)
-        is_out_of_time = any(look.is_open and (best is None or look.bound < best.seconds) for look in looks)
-        return SearchResult(best, bound, is_out_of_time, tuple(found), self._why)
+    @property
+    def _enough(self) -> float:
+        """What takes as long is of no use."""
+        return math.inf if self._best is None else self._best.ranked_seconds * (1 - self._gap)
 
-    def _candidate(self, look: _Look) -> Candidate:
-        is_best = self._best is not None and self._best.choice == look.choice
-        why = "" if is_best else look.why or "it takes longer"
-        return Candidate(look.choice.shape, look.choice.stages, look.seconds, look.bound, why)
+    def _is_open(self, look: _Look) -> bool:
+        if look.bound >= self._enough:
+            if look.seconds is not None and look.bound < look.seconds * (1 - self._gap):
+                look.seconds = None  # of what was found without a search: it could be better, and is not good enough
+            look.shut(SLOWER_AT_BEST if look.seconds is None else "it takes longer")
+        return look.is_open
 
-    def _set_up(self, choices: Sequence[MeshChoice]) -> list[_Look]:
-        """Whole meshes first; of those for as many stages only the one that could be fastest is open."""
-        looks = [look for choice in _without_twins(choices) if (look := self._at_first(choice)) is not None]
-        looks.sort(key=lambda look: (look.choice.stages, look.bound))
-        numbers = set()
-        for look in looks:
-            if look.choice.stages > 1 and look.choice.stages in numbers:
-                look.is_open, look.why = False, "not looked at: another mesh for as many stages may be faster"
-            elif look.is_open:
-                numbers.add(look.choice.stages)
-        return looks
+    # -- one mesh --------------------------------------------------------------------------------
 
     def _at_first(self, choice: MeshChoice) -> _Look | None:
+        """Every op at its fastest, and nothing sent."""
         try:
             problem = self._problem(choice)
         except NoStrategy as error:
@@ -202,59 +184,101 @@ class _Search:
             self._graph, choice.shape, choice.lines, choice.chip, self._freedom, finder, stages=choice.stages
         )
 
-    def _look_at(self, look: _Look, share: float) -> None:
-        if self._best is not None and look.bound >= self._best.seconds:
-            look.is_open, look.why = False, "at its fastest it takes longer"
+    def _glance_at(self, look: _Look) -> None:
+        """A bound, and a plan if one is found without a search. When the time is over, a plan if there is none yet."""
+        assert look.problem is not None
+        if self._left <= 0:
+            if self._best is None:
+                self._take_known(look)
             return
-        if self._best is not None and self._left <= 0:
-            look.why = "not looked at: the time was over"
+        search = look.search = PlacementSearch(look.problem)
+        if look.choice.stages > 1:
+            pipeline = look.pipeline = PipelineSearch(search, self._goal, look.choice.stages)
+            pipeline.look(self._limits(self._deadline))
+            look.bound = max(look.bound, pipeline.bound)
+            self._take_staged(look, pipeline)
             return
-        limit, until = self._limit(look.choice), time.monotonic() + share
-        solution, found, bound = self._solved(look, limit, until)
+        bound, assignment = search.least(search.costs, self._limits(self._deadline))
         look.bound = max(look.bound, bound)
-        look.is_open = solution.status is Status.TIME_LIMIT
-        if found is None:
-            look.why = self._why_not(solution, limit)
-            return
-        self._take(look, found)
+        if assignment is not None and (cost := look.problem.cost(assignment)).fits:
+            self._take(look, (assignment, cost))
+        else:
+            self._take_known(look)
 
-    def _solved(self, look: _Look, limit: float, until: float) -> tuple[Solution, Found | None, float]:
-        problem, bound = look.problem, math.inf
+    def _limits(self, until: float) -> Limits:
+        return Limits(until, self._gap, math.inf if self._best is None else self._best.ranked_seconds)
+
+    def _look_at(self, look: _Look, share: float) -> None:
+        assert look.problem is not None
+        look.times += 1
+        until = min(self._deadline, time.monotonic() + share)
+        limits = self._limits(until)
+        search = look.search = look.search or PlacementSearch(look.problem)
+        if look.choice.stages > 1:
+            pipeline = look.pipeline = look.pipeline or PipelineSearch(search, self._goal, look.choice.stages)
+            is_over = pipeline.close(limits)
+            look.bound = max(look.bound, pipeline.bound)
+            self._take_staged(look, pipeline)
+        else:
+            solution = search.solved(until, self._gap, limits.below)
+            look.bound, is_over = max(look.bound, solution.bound), solution.status is not Status.TIME_LIMIT
+            if solution.assignment is not None and solution.cost is not None:
+                self._take(look, (solution.assignment, solution.cost))
+        if is_over:
+            look.shut(self._why_not(look, limits.below))
+
+    def _why_not(self, look: _Look, below: float) -> str:
+        if look.seconds is not None:
+            return "it takes longer"
+        return "nothing fits the memory" if below == math.inf else "nothing that fits is faster"
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def _take_known(self, look: _Look) -> None:
+        assert look.problem is not None
+        found = first_assignment(look.problem, classes_in(look.problem))
+        if found is not None:
+            self._take(look, found)
+
+    def _take(self, look: _Look, found: Priced) -> None:
+        problem, (assignment, cost), stages = look.problem, found, ()
         assert problem is not None
-        for _ in range(_TIGHTER if look.choice.stages > 1 else 1):
-            left = max(until - time.monotonic(), 1.0)
-            solution = solved(problem, left, self._gap, limit, None if look.first is None else look.first.priced)
-            found = self._found(look.choice, problem, solution)
-            bound = min(bound, least_seconds(self._goal, solution.bound, look.choice.stages))
-            if found is not None or solution.assignment is None:
-                break
-            problem = replace(problem, kept_share=problem.kept_share * 1.15)  # some stage is fuller than the others
-        return solution, found, bound
+        if look.choice.stages > 1:
+            made = cut(problem, assignment, cost, look.choice.stages, self._goal)
+            if made is None:
+                return
+            self._keep(look, assignment, cost, made)
+        else:
+            self._keep(look, assignment, cost, stages)
 
-    def _limit(self, choice: MeshChoice) -> float:
-        """Above which a placement on one stage is of no use."""
-        if self._best is None:
-            return math.inf
-        cost = self._best.solution.cost
-        launches = 0.0 if cost is None else cost.ranked_seconds - cost.seconds
-        return (self._best.seconds + launches) / least_seconds(self._goal, 1.0, choice.stages)
+    def _take_staged(self, look: _Look, pipeline: PipelineSearch) -> None:
+        if pipeline.best is not None:
+            self._keep(look, pipeline.best.assignment, pipeline.best.cost, pipeline.best.stages)
 
-    def _found(self, choice: MeshChoice, problem: PlacementProblem, solution: Solution) -> Found | None:
-        if solution.assignment is None or solution.cost is None:
-            return None
-        if choice.stages == 1:
-            return Found(choice, problem, solution, (), solution.cost.seconds)
-        stages = cut(problem, solution.assignment, solution.cost, choice.stages)
-        if stages is None:
-            return None
-        return Found(choice, problem, solution, stages, pipeline_seconds(self._goal, stages))
+    def _keep(self, look: _Look, assignment: Assignment, cost: PlanCost, stages: tuple[Stage, ...]) -> None:
+        assert look.problem is not None
+        seconds = pipeline_seconds(self._goal, stages) if stages else cost.seconds
+        ranked = ranked_pipeline_seconds(self._goal, stages) if stages else cost.ranked_seconds
+        look.seconds = seconds if look.seconds is None else min(seconds, look.seconds)
+        if self._best is None or ranked < self._best.ranked_seconds:
+            self._best = Found(look.choice, look.problem, assignment, cost, stages, seconds, ranked)
 
-    def _why_not(self, solution: Solution, limit: float) -> str:
-        if solution.assignment is not None:
-            return "no cut into stages fits the memory"
-        if solution.status is Status.TIME_LIMIT:
-            return "nothing was found in time"
-        return "nothing fits the memory" if limit == math.inf else "nothing that fits is faster"
+    # -- the answer ------------------------------------------------------------------------------
+
+    def _result(self, looks: Sequence[_Look]) -> SearchResult:
+        found = [self._candidate(look) for look in looks]
+        found.sort(key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
+        bound = min((one.bound for one in found), default=math.inf)
+        is_out_of_time = any(look.is_open and look.bound < self._enough for look in looks)
+        return SearchResult(self._best, bound, is_out_of_time, tuple(found), self._why)
+
+    def _candidate(self, look: _Look) -> Candidate:
+        best = self._best
+        if best is not None and best.choice == look.choice:
+            bound = min(look.bound, best.ranked_seconds)
+            return Candidate(look.choice.shape, look.choice.stages, best.seconds, bound, "")
+        why = look.why or ("it takes longer" if look.seconds is not None else "not searched: the time was over")
+        return Candidate(look.choice.shape, look.choice.stages, look.seconds, look.bound, why)
 
 
 def check_found(result: SearchResult) -> Found:
