@@ -26,6 +26,9 @@ from softmesh.runtime.grad_mode import keeps_graph, run_backward, tracks
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
+FUNCTION_TAKERS: list[Callable[[type[Function], Context, tuple[Any, ...]], Any]] = []  # the last one applies them
+RECOMPUTED_TAKERS: list[Callable[[Callable[..., Any], tuple[Any, ...]], Any]] = []  # the last one calls the function
+
 
 class Context:
     """What forward leaves for backward: saved tensors, and whatever it sets on it."""
@@ -55,6 +58,8 @@ class Function:
         data = [tensor.view_data() for tensor in inputs]
         if cls.backward is None or not tracks(data):
             return cls.forward(context, *args)
+        if FUNCTION_TAKERS:
+            return FUNCTION_TAKERS[-1](cls, context, args)
         made: list[Tensor] = []
         tracked = _Call.apply(cls, context, args, made, *data)
         results = [with_history(tensor, values) for tensor, values in zip(made, tracked, strict=True)]
@@ -125,6 +130,8 @@ def recomputed(function: Callable[..., Any], *args: Any) -> Any:
     inputs = [arg for arg in args if isinstance(arg, Tensor)]
     if not torch.is_grad_enabled():
         return function(*args)
+    if RECOMPUTED_TAKERS:
+        return RECOMPUTED_TAKERS[-1](function, args)
     made: list[Any] = []
     anchor = torch.zeros((), requires_grad=True)  # parameters may need gradients where no argument does
     tracked = _Recomputed.apply(function, args, made, anchor, *(tensor.view_data() for tensor in inputs))

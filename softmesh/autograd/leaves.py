@@ -145,6 +145,7 @@ def backward(tensor: Tensor, gradient: Tensor | None = None, retain_graph: bool 
 
 
 BACKWARD_WATCHERS: list[Callable[[Sequence[Tensor]], None]] = []  # told from where gradients are about to be sent back
+BACKWARD_TAKERS: list[Callable[[list[Tensor], list[Tensor | None]], None]] = []  # the last one does it
 
 
 def backward_all(tensors: list[Tensor], gradients: list[Tensor | None], retain_graph: bool = False) -> None:
@@ -153,6 +154,9 @@ def backward_all(tensors: list[Tensor], gradients: list[Tensor | None], retain_g
     seeds = [_seed(*pair) for pair in zip(tensors, gradients, strict=True)]
     for watcher in BACKWARD_WATCHERS:
         watcher(tensors)
+    if BACKWARD_TAKERS:
+        BACKWARD_TAKERS[-1](tensors, gradients)
+        return
     run_backward(values, seeds, retain_graph)
 
 

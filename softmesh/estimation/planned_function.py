@@ -54,11 +54,14 @@ def _loaded(path: Path) -> ModuleType:
 
 
 def argument_values(function: Callable[..., Any], args: Sequence[str]) -> dict[str, Any]:
-    names = [name for name in inspect.signature(function).parameters if name not in DEVICE_NAMES]
+    parameters = inspect.signature(function).parameters.values()
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    several = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    names = [one.name for one in parameters if one.name not in DEVICE_NAMES and one.kind not in several]
     found = {}
     for text in args:
         name, equals, value = text.partition("=")
-        if not equals or name not in names:
+        if not equals or (name not in names and not takes_any):
             takes = ", ".join(f"{one}=..." for one in names) or "nothing"
             raise ArgumentError(f"{function.__name__} takes {takes}; got {text!r}.{did_you_mean(name, names)}")
         found[name] = _literal(value)

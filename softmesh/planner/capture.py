@@ -24,8 +24,10 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.planner.leaf_names import LeafNames
 from softmesh.planner.one_chip_mesh import one_chip_mesh
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
+from softmesh.planner.training.captured_training import CapturedTraining
 from softmesh.runtime.commands import Command, observe
 from softmesh.systems.chip import Chip
+from softmesh.tensor.gradient_sums import GradientSums
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import to_torch
 from softmesh.value_free import without_values
@@ -67,6 +69,7 @@ def _captured(function: Callable[..., Any], inputs: Any, chip: Chip, values: dic
             nullcontext() if values is not None else without_values(),
             observe(recorder),
             intercepting(recorder.called),
+            recorder.training.taken_over(),
         ):
             result = function(*args, **kwargs)
         return recorder.graph(result)
@@ -102,6 +105,8 @@ class _Recorder:
         self._nodes: list[GraphNode] = []
         self._numbers: dict[int, int] = {}  # by id of a tensor
         self._by_memory: dict[tuple[int, Any], int] = {}  # by id of a storage, and spec
+        self._by_values: dict[Any, tuple[int, Any]] = {}  # by where torch has them: and the claim on the chips' memory
+        self._from_host: set[int] = set()  # ids of tensors that came in with values of their own
         self._kept: list[Any] = []  # so that no other object gets their ids
         self._read: list[int] = []  # values that the host reads
         self._inputs = {id(one) for one in _leaves_of((args, kwargs)) if isinstance(one, Tensor | torch.Tensor)}
@@ -109,6 +114,7 @@ class _Recorder:
         self._names = LeafNames(function, args, kwargs)
         self._scope = ""
         self._is_inside = False
+        self.training = CapturedTraining(self._number, self._names.say)
 
     def on_command(self, command: Command) -> None:
         if command.name.startswith(_SIGNPOST):
@@ -123,7 +129,9 @@ class _Recorder:
         if isinstance(op, Operation) and is_collective(op):
             return self._collective(op, tensors)
         if isinstance(op, Operation) and any(tensor.storage.device is not None for tensor in tensors):
-            return self._node(op, bound_values(op.definition, args, kwargs), lambda: proceed(*args, **kwargs))
+            bound = bound_values(op.definition, args, kwargs)
+            made = self.training.composite(op, bound)
+            return self._node(op, bound, lambda: proceed(*args, **kwargs)) if made is None else made
         result = proceed(*args, **kwargs)
         self._after_function(op, args, kwargs, tensors, result)
         return result
@@ -143,6 +151,8 @@ class _Recorder:
             elif any(id(value) in self._inputs for value in _leaves_of((args, kwargs))):
                 self._inputs.add(id(result))
                 self._kept.append(result)
+            self._from_host.add(id(result))
+            self._kept.append(result)
             self._names.note(op, result, kwargs)
 
     def _collective(self, op: Operation, tensors: list[Tensor]) -> Tensor:
@@ -161,7 +171,7 @@ class _Recorder:
         else:
             target = None
         operands: list[int] = []
-        refs = list(bound)
+        refs, given = list(bound), dict(zip(signature.names, bound, strict=True))
         for at in signature.operand_at:
             refs[at] = self._referred(bound[at], operands)
         tensors = [tensor for at in signature.operand_at for tensor in _tensors_of(bound[at])]
@@ -194,6 +204,8 @@ class _Recorder:
                 self._scope,
             )
         )
+        if not written:
+            self.training.tape.note(op.name, given, made)
         return result
 
     def _referred(self, value: Any, operands: list[int]) -> Any:
@@ -206,6 +218,8 @@ class _Recorder:
         found = self._numbers.get(id(tensor))
         if found is None:
             found = self._by_memory.get((id(tensor.storage), tensor.spec))
+        if found is None and id(tensor) not in self._from_host:
+            found = self._seen_as_another(tensor)
         if found is None:
             role = Role.INPUT if id(tensor) in self._inputs else Role.WEIGHT
             found = self._new(tensor, role, self._names.name(tensor, len(self._values)))
@@ -213,6 +227,12 @@ class _Recorder:
                 self._leaf_values[self._values[found].name] = to_torch(tensor).clone()
         self._assign(tensor, found)
         return found
+
+    def _seen_as_another(self, tensor: Tensor) -> int | None:
+        """The value of a tensor that was detached from this one, or that is the gradient of a parameter."""
+        number, claim = self._by_values.get(_values_key(tensor), (None, None))
+        is_gradient = isinstance(tensor.storage.notes, GradientSums)
+        return number if is_gradient or tensor.storage.claim is claim else None
 
     def _new(self, tensor: Tensor, role: Role, name: str, version_of: int | None = None) -> int:
         number = len(self._values)
@@ -228,7 +248,9 @@ class _Recorder:
         """From here on the tensor holds this value."""
         self._numbers[id(tensor)] = number
         self._by_memory[id(tensor.storage), tensor.spec] = number
-        self._kept.append((tensor, tensor.storage))
+        if tensor.storage.device is not None:
+            self._by_values[_values_key(tensor)] = number, tensor.storage.claim
+        self._kept.append((tensor, tensor.storage, tensor.storage.data))
 
     def graph(self, result: Any) -> OpGraph:
         if not self._nodes:
@@ -241,7 +263,8 @@ class _Recorder:
             value if (role := roles.get(self._root(value.number))) is None else _with_role(value, role)
             for value in self._values
         ]
-        return OpGraph(tuple(values), tuple(self._nodes), tuple(dict.fromkeys(n for n in outputs if n in made)))
+        left = tuple(dict.fromkeys(number for number in outputs if number in made))
+        return OpGraph(tuple(values), tuple(self._nodes), left, self.training.goes_back)
 
     def _written_roles(self, made: set[int]) -> dict[int, Role]:
         """Of leaves that are changed in place: weights are read before, and the state of an optimizer only after."""
@@ -264,6 +287,11 @@ class _Recorder:
     def _root(self, number: int) -> int:
         earlier = self._values[number].version_of
         return number if earlier is None else self._root(earlier)
+
+
+def _values_key(tensor: Tensor) -> Any:
+    data = tensor.view_data()
+    return data.untyped_storage()._cdata, data.storage_offset(), tuple(tensor.shape), tensor.dtype, tensor.layout
 
 
 def _with_role(value: GraphValue, role: Role) -> GraphValue:

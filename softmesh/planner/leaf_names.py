@@ -34,6 +34,9 @@ class LeafNames:
         if file is not None:
             self._said[id(made)] = os.path.basename(str(file))
 
+    def say(self, tensor: Tensor, name: str) -> None:
+        self._said[id(tensor)] = name
+
     def name(self, tensor: Tensor, number: int) -> str:
         found = self._paths.get(id(tensor))
         if found is None:

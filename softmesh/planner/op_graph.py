@@ -63,6 +63,7 @@ class OpGraph:
     values: tuple[GraphValue, ...]
     nodes: tuple[GraphNode, ...]  # in the order in which they run
     outputs: tuple[int, ...]  # values that the function returns
+    goes_back: bool = False  # whether some of its ops stand for a backward pass, and no line of the program calls them
 
     @cached_property
     def makers(self) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,9 @@ from softmesh.tensor.gradient_sums import doubt_used_before, note_used
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
 from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
+
+GradientOf = Callable[[str, Tensor], torch.Tensor | None]
+STEP_TAKERS: list[Callable[[Optimizer, GradientOf], None]] = []  # the last one changes the parameters
 
 
 class Optimizer:
@@ -62,7 +65,10 @@ class Optimizer:
         for own, tensor in self.params.items():
             doubt_used_before(name, own, tensor.storage)
         with torch.no_grad():
-            self._step()
+            if STEP_TAKERS:
+                STEP_TAKERS[-1](self, self._gradient)
+            else:
+                self._step()
         site = user_call_site()
         for tensor in self.params.values():
             note_used(tensor.storage, site)
@@ -88,6 +94,10 @@ class Optimizer:
     def slots_of(self, names: Sequence[str], slot: str) -> list[torch.Tensor]:
         """This part of the state of each parameter, zeros at first."""
         return [self._slot(name, slot) for name in names]
+
+    def state_of(self, name: str, slot: str) -> torch.Tensor:
+        """A slot of one parameter, or the "master" of one that is not in fp32."""
+        return self._values(name, self.params[name]) if slot == "master" else self._slot(name, slot)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -161,12 +161,6 @@ def prefill(device: ttnn.MeshDevice) -> ttnn.Tensor:
     return model.prefill(tokens)
 
 
-def training_step(device: ttnn.MeshDevice) -> ttnn.Tensor:
-    """The loss; weights and the optimizer's state are changed in place."""
-    loss: ttnn.Tensor = example("gpt_training").step(device, layers=1, width=64, heads=2, sequences=2, tokens=32)
-    return loss
-
-
 @cache
 def graph_of(model: Model) -> OpGraph:
     return captured(model, chip=N300)
@@ -175,6 +169,26 @@ def graph_of(model: Model) -> OpGraph:
 @cache
 def values_of(model: Model) -> dict[str, torch.Tensor]:
     return leaf_values(model, chip=N300)
+
+
+def captured_values(model: Model) -> list[torch.Tensor]:
+    """The results of the ops that are captured of a model, with values."""
+    made: list[torch.Tensor] = []
+
+    def watched(device: ttnn.MeshDevice) -> Any:
+        results = model(device)
+        made.extend(ttnn.to_torch(one).detach().clone() for one in results)
+        return results
+
+    leaf_values(watched, chip=N300)
+    return made
+
+
+def loaded(source: str) -> dict[str, Any]:
+    """The names of a plan's file."""
+    names: dict[str, Any] = {"__name__": "planned"}
+    exec(compile(source, "planned.py", "exec"), names)
+    return names
 
 
 @cache

@@ -15,10 +15,12 @@ import torch
 
 import softmesh as ttnn
 from softmesh import Replicate, Shard
+from softmesh.planner.capture import leaf_values
 from softmesh.planner.constraints import Constraint, MeshShapeIs, Pinned
 from softmesh.planner.layout_plan import LayoutPlan, plan
 from softmesh.planner.op_graph import Role
 from softmesh.planner.parallel_degrees import degrees
+from softmesh.systems.chip import N300
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "plan"
 PROMPTS, LENGTH = 2, 32
@@ -135,62 +137,58 @@ def test_a_mixture_of_experts_is_split_by_experts(examples: dict[str, ModuleType
 
 
 def test_a_training_step_is_what_torch_does(examples: dict[str, ModuleType]) -> None:
-    gpt = examples["gpt_training"]
-    config = gpt.Config(2, 64, 2, 128, 32)
-    values, draw = gpt.weights(config), torch.Generator().manual_seed(2)
-    tokens, targets = (torch.randint(128, (4, 32), generator=draw) for _ in range(2))
-    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as device:
-        training = gpt.Training(config, values, device, ttnn.float32)
-        wanted = ttnn.from_torch(
-            targets[:, None, :, None].float(), ttnn.float32, layout=ttnn.TILE_LAYOUT, device=device
-        )
-        loss = training.step(ttnn.from_torch(tokens.int(), ttnn.uint32, device=device), wanted)
-        made = {name: ttnn.to_torch(value) for name, value in flat(training.weights)}
-        loss_value = float(ttnn.to_torch(loss))
-    params = {name: torch.nn.Parameter(value.clone()) for name, value in flat(values)}
-    expected = torch_gpt_loss(config, params, tokens, targets)
+    """The ops that are captured of it."""
+    size = {"layers": 2, "width": 64, "heads": 2, "vocabulary": 128, "sequences": 4, "tokens": 32}
+    of_step: dict[str, Any] = {}
+
+    def step(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        loss, model, tokens = examples["gpt_training"].trained(device, dtype=ttnn.float32, **size)
+        of_step["loss"] = float(ttnn.to_torch(loss))
+        of_step["after"] = {name: ttnn.to_torch(value).detach() for name, value in model.named_parameters()}
+        of_step["tokens"] = [ttnn.to_torch(one) for one in tokens]
+        return loss
+
+    before = leaf_values(step, chip=N300)
+    params = {name: torch.nn.Parameter(before[name].detach().clone()) for name in of_step["after"]}
+    expected = torch_gpt_loss(params, *(one.long() for one in of_step["tokens"]))
     expected.backward()
-    torch.optim.AdamW(params.values(), config.learning_rate, weight_decay=config.decay).step()
-    assert loss_value == pytest.approx(expected.item(), rel=1e-4)
+    torch.optim.AdamW(params.values(), 1e-3, weight_decay=0.01).step()
+    assert of_step["loss"] == pytest.approx(expected.item(), rel=1e-4)
     for name, value in params.items():
-        assert torch.allclose(made[name], value, atol=1e-4), name
+        made, wanted = of_step["after"][name], value.detach()
+        if name.endswith("asking.bias"):  # nothing depends on those of keys: Adam goes by the sign of a rounding
+            made, wanted = (one.reshape(2, 3, 32)[:, ::2] for one in (made, wanted))
+        assert torch.allclose(made, wanted, atol=1e-4), name
 
 
-def flat(values: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(values, dict | list):
-        yield path[1:], values
-        return
-    for key, value in values.items() if isinstance(values, dict) else enumerate(values):
-        yield from flat(value, f"{path}.{key}")
+def torch_gpt_loss(w: dict[str, Any], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    functions = torch.nn.functional
 
-
-def torch_gpt_loss(config: Any, w: dict[str, Any], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     def normed(x: torch.Tensor, name: str) -> torch.Tensor:
-        return torch.nn.functional.layer_norm(x, (config.width,), w[name].flatten(), None, 1e-5)
+        return functions.layer_norm(x, (64,), w[f"{name}.weight"].flatten(), w[f"{name}.bias"].flatten())
 
-    def heads(x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(*tokens.shape, config.heads, config.head).transpose(1, 2)
+    def linear(x: torch.Tensor, name: str) -> torch.Tensor:
+        return functions.linear(x, w[f"{name}.weight"][0, 0], w[f"{name}.bias"].flatten())
 
-    x = w["embedding"][tokens] + w["position"][0, 0]
-    for at in range(config.layers):
-        own = {name: w[f"layers.{at}.{name}"] for name in ("wq", "wk", "wv", "wo", "up", "down")}
-        h = normed(x, f"layers.{at}.attention_norm")
-        q, k, v = (heads(h @ own[name]) for name in ("wq", "wk", "wv"))
-        seen = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + seen.transpose(1, 2).reshape(x.shape) @ own["wo"]
-        inner = normed(x, f"layers.{at}.mlp_norm") @ own["up"]
-        x = x + torch.nn.functional.gelu(inner) @ own["down"]
-    logits = normed(x, "norm") @ w["head"]
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    x = w["embedding.weight"][0, 0][tokens] + w["position"][0, 0]
+    for at in range(2):
+        asked = linear(normed(x, f"blocks.{at}.norm_1"), f"blocks.{at}.attention.asking")
+        q, k, v = asked.reshape(*tokens.shape, 2, 3, 32).permute(3, 0, 2, 1, 4)
+        seen = functions.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(x.shape)
+        x = x + linear(seen, f"blocks.{at}.attention.out")
+        inner = linear(normed(x, f"blocks.{at}.norm_2"), f"blocks.{at}.mlp.up")
+        x = x + linear(functions.gelu(inner), f"blocks.{at}.mlp.down")
+    logits = normed(x, "norm") @ w["head.weight"][0, 0].T
+    return functions.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def test_a_training_step_is_fully_sharded_data_parallel(examples: dict[str, ModuleType]) -> None:
     small = {"layers": 1, "width": 512, "heads": 8, "sequences": 8, "tokens": 256}
     found = plan(examples["gpt_training"].step, "N300", small, goal="training", gap=GAP)
     roles = {leaf.name: leaf.role for leaf in found.problem.graph.leaves}
-    assert roles["training.weights.layers.0.wq"] is Role.WEIGHT
-    assert roles["training.momentum.layers.0.wq"] is Role.OPTIMIZER_STATE
-    assert Shard(0) in found.layout("training.momentum.head") or Shard(1) in found.layout("training.momentum.head")
+    assert roles["blocks.0.mlp.up.weight"] is Role.WEIGHT
+    assert roles["first.blocks.0.mlp.up.weight"] is Role.OPTIMIZER_STATE
+    assert any(isinstance(word, Shard) for word in found.layout("first.head.weight"))
     kinds = {step.kind for move in found.cost.moves for step in move.way.steps if step.travels}
     assert {"all_gather", "reduce_scatter"} <= kinds
     with pytest.raises(TypeError, match="not cut into stages"):

@@ -84,6 +84,13 @@ def test_the_plan_is_written_as_a_file(program: str, tmp_path: Path) -> None:
     compile(to.read_text(), str(to), "exec")
 
 
+def test_arguments_that_a_function_hands_on_are_taken(tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(PROGRAM + "\n\ndef handing(device, **sizes):\n    return mlp(device, **sizes)\n")
+    result = CliRunner().invoke(commands, ["plan", f"{other}:handing", "--system", "N300", "width=128"])
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [

@@ -145,24 +145,32 @@ def run(values):
     return run_calls([values])[0]
 '''
 
-RANDOM_VALUES = '''\
+_RANDOM_VALUES = '''\
 def random_values():
-    """For a first run; integers are 0."""
+    """For a first run; {told} 0."""
     torch.manual_seed(0)
-    values = {}
+    values = {{}}
     for name, (shape, dtype, _, _) in {tables}:
-        if dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.bfloat4_b):
+        if {random}dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.bfloat4_b):
             values[name] = torch.randn(shape) * (shape[-2] ** -0.5 if len(shape) > 1 else 1)
         else:
             values[name] = torch.zeros(shape, dtype=torch.int32)
     return values
 '''
 
+
+def random_values(tables: str, *, has_state: bool) -> str:
+    """`tables` is what has the tensors: a table's items, or those of several."""
+    told = "integers and what an optimizer remembers are" if has_state else "integers are"
+    random = "name not in STATE and " if has_state else ""
+    return _RANDOM_VALUES.format(tables=tables, told=told, random=random).rstrip()
+
+
 PROGRAM = """\
 if __name__ == "__main__":
     # Values from a safetensors file by name, or random ones.
     values = safetensors.torch.load_file(sys.argv[1]) if len(sys.argv) > 1 else random_values()
     for output in run(values):
-        mean, deviation = output.float().mean(), output.float().std()
+        mean, deviation = output.float().mean(), output.float().std(correction=0)
         print(f"{list(output.shape)} mean {mean:.6f}, standard deviation {deviation:.6f}")
 """

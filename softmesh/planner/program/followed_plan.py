@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from softmesh.callsite import user_call_site
 from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.call_cache import bound_values
@@ -24,6 +26,8 @@ from softmesh.distributed.layouts import Layout, described, layout_of, unsized, 
 from softmesh.distributed.redistribution_ops import runner
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, NotModelled, SoftmeshError
+from softmesh.hardware.enums import DataType
+from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import REPLICATE
@@ -31,7 +35,9 @@ from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, ValueRef
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.program.plan_calls import OpForms
+from softmesh.planner.training.composite_ops import COMPOSITES
 from softmesh.runtime.device import MeshDevice
+from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -43,6 +49,11 @@ def following(plan: ChosenLayout, mesh_device: MeshDevice) -> Iterator[None]:
         raise NotModelled(
             f"plan.followed(): the plan is a pipeline of {len(plan.stages)} stages, and a program that follows a plan "
             "runs on one mesh: run the file that plan.source() writes, or plan with stages=1."
+        )
+    if plan.problem.graph.goes_back:
+        raise NotModelled(
+            "plan.followed(): the plan has the ops of a backward pass, which the program does not call itself: run the "
+            "file that plan.source() writes."
         )
     if tuple(mesh_device.shape) != plan.mesh_shape:
         raise ArgumentValueError(
@@ -75,9 +86,19 @@ class _Follower:
             return self._function(op, args, kwargs, proceed)
         if not self._is_on_mesh((args, kwargs)):
             return proceed(*args, **kwargs)
+        if op.name in COMPOSITES:
+            return self._composite(op, bound_values(op.definition, args, kwargs))
         if is_collective(op):
             return next(value for value in args if isinstance(value, Tensor))
         return self._done(op, bound_values(op.definition, args, kwargs))
+
+    def _composite(self, op: Operation, bound: list[Any]) -> Any:
+        given = dict(zip(op.definition.signature.names, bound, strict=True))
+        return COMPOSITES[op.name].forward(given, self)[0]
+
+    def put(self, name: str, values: torch.Tensor, dtype: DataType, like: Tensor) -> Tensor:
+        made: Tensor = from_torch(values, dtype, layout=TensorLayout.TILE, device=self._mesh)
+        return made
 
     def _function(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
         """What is no op gets the tensors that are behind those of the whole shape."""

@@ -122,8 +122,7 @@ class LayerFunction:
         self._patterns = [pattern_of(names) for names in leaves]
         self._same = [len(set(names)) == 1 for names in leaves]
         starts = {pattern.first for pattern in self._patterns if pattern is not None}
-        is_counted = all(p is not None or same for p, same in zip(self._patterns, self._same, strict=True))
-        self.is_counted = is_counted and bool(starts)
+        self.is_counted = all(p is not None or same for p, same in zip(self._patterns, self._same, strict=True))
         self._first = min(starts, default=0)
         self.start = self._first + next(at for at, block in enumerate(alike) if block is layers.blocks[0])
         self.end = self.start + len(layers.blocks)
@@ -145,7 +144,8 @@ class LayerFunction:
         text.told.update(zip(block.given, parameters, strict=True))
         text.write(block.calls)
         returned = ", ".join(text.told[block.made[at]] for at in self._returned)
-        return ("mesh", "t", index, *parameters), (*text.lines, f"    return {returned}")
+        lines = (*text.lines, f"    return {returned}") if returned else tuple(text.lines)
+        return ("mesh", "t", index, *parameters), lines
 
     def serves(self, other: LayerFunction) -> bool:
         """Whether it does what the other would."""
@@ -184,12 +184,13 @@ class LayerFunction:
         made = {at: carried.get(at) or text.names.free(leaf_word(blocks[0].made[at].hint)) for at in self._returned}
         given = [state.get(place) or text.told[symbol] for place, symbol in enumerate(blocks[0].given)]
         results = ", ".join(made[at] for at in self._returned)
+        call = f"{results} = {self.name}" if results else self.name  # a layer may only change what it is given
         if len(blocks) == 1:
-            text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", self._only(), *given], "", 4)
+            text.lines += call_lines(call, ["mesh", "t", self._only(), *given], "", 4)
         else:
             index, over = self._over()
             text.lines.append(f"    for {index} in {over}:")
-            text.lines += call_lines(f"{results} = {self.name}", ["mesh", "t", index, *given], "", 8)
+            text.lines += call_lines(call, ["mesh", "t", index, *given], "", 8)
             text.lines += [f"        {name}.append({made[at]})" for at, name in lists.items()]
         for number, block in enumerate(blocks):
             text.told.update({block.made[at]: f"{name}[{number}]" for at, name in lists.items()})

@@ -12,7 +12,7 @@ from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphValue, OpGraph
 from softmesh.planner.program.file_opening import CLOSING, IMPORTS, function_blocks, is_shared, opening_lines
-from softmesh.planner.program.file_parts import PIPELINE, PROGRAM, RANDOM_VALUES, SPREADING
+from softmesh.planner.program.file_parts import PIPELINE, PROGRAM, SPREADING, random_values
 from softmesh.planner.program.function_text import FunctionText, LayerFunction, write_parts
 from softmesh.planner.program.layer_functions import Block, blocks_of, parts_of
 from softmesh.planner.program.plan_calls import Part, PlanCalls, calls_of
@@ -54,7 +54,7 @@ def pipeline_source(plan: ChosenLayout) -> str:
     opening = "\n".join(opening_lines(plan, "whole_mesh", "WHOLE"))
     blocks.append(PIPELINE.format(opening=opening, closing=CLOSING).rstrip())
     every = "[row for table in TENSORS for row in table.items()]"
-    blocks += [RANDOM_VALUES.replace("{tables}", every).rstrip(), PROGRAM.rstrip()]
+    blocks += [random_values(every, has_state=False), PROGRAM.rstrip()]
     return "\n\n\n".join(blocks) + "\n"
 
 

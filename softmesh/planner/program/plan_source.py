@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from softmesh.distributed.plan_table import size, time
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.layer_spans import layer_spans
+from softmesh.planner.op_graph import GraphValue, OpGraph, Role
 from softmesh.planner.program.file_opening import (
     CLOSING,
     IMPORTS,
@@ -15,7 +16,7 @@ from softmesh.planner.program.file_opening import (
     needs_fabric,
     opening_lines,
 )
-from softmesh.planner.program.file_parts import PROGRAM, RANDOM_VALUES, RUNNING, SPREADING
+from softmesh.planner.program.file_parts import PROGRAM, RUNNING, SPREADING, random_values
 from softmesh.planner.program.function_text import FunctionText, LayerFunction, write_parts
 from softmesh.planner.program.layer_functions import blocks_of, parts_of
 from softmesh.planner.program.pipeline_source import pipeline_source
@@ -44,7 +45,7 @@ def _mesh_source(plan: ChosenLayout) -> str:
     )
     opening, closing = opening_lines(plan, "mesh", "MESH"), CLOSING if needs_fabric(plan) else ""
     blocks.append(RUNNING.format(opening="\n".join(opening), closing=closing).rstrip())
-    blocks += [RANDOM_VALUES.replace("{tables}", "TENSORS.items()").rstrip(), PROGRAM.rstrip()]
+    blocks += [random_values("TENSORS.items()", has_state=bool(_remembered(graph))), PROGRAM.rstrip()]
     return "\n\n\n".join(blocks) + "\n"
 
 
@@ -62,12 +63,24 @@ def _heading(plan: ChosenLayout) -> Iterator[str]:
     yield f"MESH = {literal(plan.mesh_shape)}"
 
 
+def _remembered(graph: OpGraph) -> list[GraphValue]:
+    return [leaf for leaf in graph.leaves if leaf.role is Role.OPTIMIZER_STATE]
+
+
 def _tables(plan: ChosenLayout) -> Iterator[str]:
     graph = plan.problem.graph
     yield SAID_OF_TENSORS
     yield "TENSORS = {"
-    yield from tensor_rows(plan, graph.leaves)
+    remembered = _remembered(graph)
+    yield from tensor_rows(plan, (leaf for leaf in graph.leaves if leaf not in remembered))
     yield "}"
+    if remembered:
+        yield ""
+        yield "# What an optimizer remembers of them, zeros before its first step but for a master in more digits."
+        yield "STATE = {"
+        yield from tensor_rows(plan, remembered)
+        yield "}"
+        yield "TENSORS |= STATE"
     yield ""
     yield "# What `forward` returns: the dim that is shared along each axis."
     yield f"OUTPUTS = {literal(tuple(output_dims(plan, number) for number in graph.outputs))}"
