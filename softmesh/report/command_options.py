@@ -45,7 +45,9 @@ def writable(name: str | Path) -> Path:
 
 
 def output_option(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option("-o", "--output", callback=when_given(drawn_file(".svg", ".png", ".html")), help=about)
+    return click.option(
+        "-o", "--output", metavar="FILE", callback=when_given(drawn_file(".svg", ".png", ".html")), help=about
+    )
 
 
 def is_page(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,5 +67,5 @@ def test_what_cannot_be_written_is_told_before_the_search(file: Path, option: st
 
 def test_no_word_of_a_table_is_cut(file: Path) -> None:
     shown = called("plan", f"{file}:model", "--system", "N300", "--why", "1", "rows=32").output
-    assert "-> reduce_scatter(dim 2, axis 1) of matmul" in shown
+    assert re.search(r"-> \w+\(dim \d, axis 1\) of \w+ ", shown)
     assert "\u2026" not in shown

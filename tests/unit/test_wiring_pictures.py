@@ -602,7 +602,7 @@ def test_a_page_is_written(tmp_path: Path):
         (("T3000", "--fabric", "FABRIC_3D"), "'FABRIC_3D' is no fabric. Did you mean 'FABRIC_2D'?"),
         (("T3000", "--mesh", "2x4"), "--mesh, --shape and --shard draw a tensor on a mesh"),
         (("--down", "chip:1"), "--down and --fabric need something to draw"),
-        (("T3000", "-o", "/nowhere/at/all.svg"), "cannot write /nowhere/at/all.svg"),
+        (("T3000", "-o", "/nowhere/at/all.svg"), "There is no folder /nowhere/at to write all.svg into"),
         (("T3000\0",), "No system is called"),
         (("",), "No system is called ''"),
     ],
