@@ -18,7 +18,8 @@ def summary(found: LayoutPlan) -> list[str]:
     lines = [
         "" if opening is None else f"open      {_times(opening.shape)} of {opening.system}, {opening.fabric.name}",
         f"parallel  {told}",
-        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {found.gap:.2%} above the best of all meshes and stages",
+        f"{found.goal.value:9} {_seconds(found.seconds)}, "
+        f"at most {found.gap:.2%} above the best of all meshes and stages",
         f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
         f"search    {found.search_seconds:.1f} s, {found.status.value}",
         f"bound     with {LAUNCH_SECONDS * 1e6:g} us for each launch it is {_seconds(found.ranked_seconds)}, "

@@ -7,7 +7,6 @@ from enum import Enum
 
 from softmesh.hardware import FabricConfig
 
-
 SLOWER_AT_BEST = "at its fastest it takes longer"  # why a mesh is not searched: by its bound
 
 
