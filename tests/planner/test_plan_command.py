@@ -48,7 +48,7 @@ def test_it_tells_what_to_open_what_it_takes_and_how_good_that_is(program: str) 
     lines = {line.split()[0]: line for line in result.output.splitlines() if line}
     assert "of T3000, FABRIC_1D" in lines["open"]
     assert "tensor" in lines["parallel"]
-    assert "above the best for this mesh" in lines["decode"]
+    assert "above the best of all meshes and stages" in lines["decode"]
     assert "GB on each device" in lines["memory"]
 
 

@@ -176,7 +176,16 @@ def test_upsampling_repeats_pixels_or_goes_between_them(
     wanted = last(F.interpolate(first(images), scale_factor=scale, mode=mode))
     close(result, wanted)
     assert torch.equal(ttnn.operations.pool.golden_upsample(images, scale, mode), wanted)
-    assert ttnn.placements(ttnn.upsample(put(images, several, (S(1), R)), 2))[0] is LOCAL
+
+
+def test_rows_of_split_images_are_repeated_where_they_stand_and_mixed_with_none(several: ttnn.MeshDevice) -> None:
+    images = random(2, 4, 6, 4)
+    split = put(images, several, (S(1), R))
+    repeated = ttnn.upsample(split, 2)
+    assert ttnn.placements(repeated) == (S(1), R)
+    close(repeated, last(F.interpolate(first(images), scale_factor=2, mode="nearest")))
+    for scale, mode in ((1.5, "nearest"), (2, "bilinear")):
+        assert ttnn.placements(ttnn.upsample(split, scale, mode=mode))[0] is LOCAL
 
 
 @pytest.mark.parametrize(
