@@ -14,16 +14,18 @@ from functools import lru_cache
 
 from softmesh.collectives.device_groups import group_of
 from softmesh.errors import MeshError
+from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.device import MeshDevice
-from softmesh.tensor.dtype import DataType, tile_size
+from softmesh.tensor.dtype import TILE_SIZE, DataType, tile_size
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 Layout = tuple[Placement, ...]
 Extents = tuple[int, ...]
 SUM = Partial("sum")
+_HALF_TILE = 16
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Value:
     bits: int  # of one element
     mesh: Extents
     uneven: frozenset[tuple[int, int]] = frozenset()
+    form: TensorLayout | None = None  # where the steps are ops of TT-NN, which cut tiles between them only
 
     def pieces(self, layout: Layout, dim: int) -> int:
         return math.prod(n for n, word in zip(self.mesh, layout, strict=True) if is_split(word, dim))
@@ -52,6 +55,20 @@ class Value:
 
     def bytes_on_each(self, layout: Layout) -> int:
         return -(-math.prod(self.local_shape(layout)) * self.bits // 8)
+
+    def cuts_tiles(self, layout: Layout, dim: int) -> bool:
+        """Whether the split of `dim` that led here goes through the midst of tiles."""
+        shape = self.local_shape(layout)
+        return self.form is TensorLayout.TILE and dim >= len(shape) - 2 and shape[dim] % TILE_SIZE > 0
+
+    def can_exchange(self, before: Layout, after: Layout) -> bool:
+        """Whether one op exchanges the pieces; TT-NN's takes whole tiles, or their upper and lower halves."""
+        if self.form is None:
+            return True
+        shapes = [self.local_shape(layout) for layout in (before, after)]
+        return self.form is TensorLayout.TILE and all(
+            len(shape) > 1 and shape[-1] % TILE_SIZE == 0 and shape[-2] % _HALF_TILE == 0 for shape in shapes
+        )
 
     def may_split(self, layout: Layout, axis: int, dim: int) -> bool:
         """Whether `dim` can be split along `axis` too, inside the splits that are there."""

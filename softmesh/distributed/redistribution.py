@@ -80,7 +80,7 @@ def _from_split(layout: Layout, axis: int, word: Shard, here: int, value: Value,
         return
     for dim, after in _even_splits(gathered, axis, value):
         if dim != word.dim:
-            yield Step(EXCHANGE, axis, word.dim, dim, after, link_costs.all_to_all(line, here))
+            yield Step(EXCHANGE, axis, word.dim, dim, after, _exchanged(layout, gathered, after, dim, value, line))
 
 
 def _from_contributions(
@@ -97,10 +97,28 @@ def _from_copies(layout: Layout, axis: int, here: int, value: Value, line: Line)
     for dim in range(len(value.shape)):
         if value.may_split(layout, axis, dim):
             after = with_word(layout, axis, Shard(dim))
-            piece = value.bytes_on_each(after)
-            yield Step(PARTITION, axis, dim, None, after, LinkCost(copy_seconds(line.chip, piece), 0))
+            yield Step(PARTITION, axis, dim, None, after, LinkCost(_cut(layout, after, dim, value, line), 0))
     zeros = LinkCost(copy_seconds(line.chip, here), 0)
     yield Step(CONTRIBUTE, axis, None, None, with_word(layout, axis, SUM), zeros)
+
+
+def _cut(whole: Layout, after: Layout, dim: int, value: Value, line: Line) -> float:
+    """Seconds in which each device keeps its part; through the midst of tiles it is done in rows."""
+    here, piece = value.bytes_on_each(whole), value.bytes_on_each(after)
+    seconds = copy_seconds(line.chip, piece)
+    if value.cuts_tiles(after, dim):
+        there_and_back = copy_seconds(line.chip, here) + copy_seconds(line.chip, piece)
+        seconds += there_and_back + 2 * launch_seconds(line.chip)
+    return seconds
+
+
+def _exchanged(layout: Layout, gathered: Layout, after: Layout, dim: int, value: Value, line: Line) -> LinkCost:
+    here = value.bytes_on_each(layout)
+    if value.can_exchange(layout, after):
+        return link_costs.all_to_all(line, here)
+    everything = link_costs.all_gather(line, here)  # and each keeps its part
+    seconds = everything.seconds + launch_seconds(line.chip) + _cut(gathered, after, dim, value, line)
+    return everything._replace(seconds=seconds)
 
 
 def _even_splits(layout: Layout, axis: int, value: Value) -> Iterator[tuple[int, Layout]]:

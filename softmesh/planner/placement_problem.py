@@ -84,7 +84,8 @@ class PlacementProblem:
         return _Evaluation(self, assignment).result()
 
     def value(self, number: int, dtype: DataType) -> Value:
-        return Value(self.graph.values[number].shape, bits(dtype), self.mesh_shape)
+        value = self.graph.values[number]
+        return Value(value.shape, bits(dtype), self.mesh_shape, form=value.layout)
 
     def way(self, number: int, dtype: DataType, start: Layout, end: Layout) -> Way | None:
         """How it is brought there; None where it cannot be."""

@@ -70,6 +70,32 @@ def test_the_way_to_the_nearest_goal_is_the_cheapest_of_all_to_any():
         assert ranked(ways[start]) == pytest.approx(min(known[start, end] for end in layouts if is_whole(end)))
 
 
+def step_to(kind: str, start: Layout, end: Layout, shape: tuple[int, ...], form: ttnn.Layout | None) -> float:
+    found = steps_from(start, Value(shape, 16, (2, 4), form=form), LINES)
+    return next(step.cost.seconds for step in found if step.kind == kind and step.after == end)
+
+
+def test_cutting_through_tiles_costs_the_ops_that_do_it():
+    parts = (R, Shard(1))
+    between = step_to("partition", (R, R), parts, (32, 128), ttnn.TILE_LAYOUT)
+    assert between == step_to("partition", (R, R), parts, (32, 128), ttnn.ROW_MAJOR_LAYOUT)
+    through = step_to("partition", (R, R), parts, (64, 64), ttnn.TILE_LAYOUT)
+    assert through > 2 * LAUNCH + step_to("partition", (R, R), parts, (64, 64), ttnn.ROW_MAJOR_LAYOUT)
+
+
+@pytest.mark.parametrize("form", [ttnn.TILE_LAYOUT, ttnn.ROW_MAJOR_LAYOUT])
+def test_an_exchange_that_no_op_of_ttnns_does_costs_a_gather_and_a_cut(form: ttnn.Layout):
+    shape = (32, 512)
+    exchanged = step_to("all_to_all", (R, Shard(1)), (R, Shard(0)), shape, form)
+    gathered = step_to("all_gather", (R, Shard(1)), (R, R), shape, form)
+    cut = step_to("partition", (R, R), (R, Shard(0)), shape, form)
+    assert exchanged == pytest.approx(gathered + LAUNCH + cut)
+    whole = (128, 512)
+    assert step_to("all_to_all", (R, Shard(1)), (R, Shard(0)), whole, ttnn.TILE_LAYOUT) == step_to(
+        "all_to_all", (R, Shard(1)), (R, Shard(0)), whole, None
+    )
+
+
 def problem_of(plan: Plan) -> Problem:
     return plan.problem
 

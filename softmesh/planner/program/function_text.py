@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from softmesh.distributed.plan_table import size, time
+from softmesh.distributed.redistribution import Step
 from softmesh.errors import NotModelled
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.layer_functions import Block, Layers
@@ -64,7 +65,7 @@ class FunctionText:
 
     def _comment(self, call: PlanCall) -> str:
         if call.step is not None:
-            return _priced(call)
+            return _priced(call.step) if call.op.reads_other_devices else ""
         site = self._graph.nodes[call.node].site if 0 <= call.node < len(self._graph.nodes) else ""
         said, self._site = (site if site != self._site else ""), site
         return said
@@ -105,11 +106,8 @@ def _leaf(symbol: Symbol) -> str:
     return f"t[{quoted(symbol.hint)}]"
 
 
-def _priced(call: PlanCall) -> str:
-    step = call.step
-    if step is None or not step.travels:
-        return ""
-    return f"{size(step.cost.bytes_per_link)} through a link, {time(step.cost.seconds)}"
+def _priced(step: Step) -> str:
+    return f"{size(step.cost.bytes_per_link)} through a link, {time(step.cost.seconds)}" if step.travels else ""
 
 
 class LayerFunction:

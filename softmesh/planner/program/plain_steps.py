@@ -18,10 +18,8 @@ from softmesh.distributed.redistribution import (
 )
 from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.planner.program.symbols import Symbol
-from softmesh.tensor.dtype import TILE_SIZE
 
 _COMBINES = {"max": "max", "min": "min", "avg": "mean", "prod": "prod"}
-_HALF_TILE = 16
 
 
 def take_step(
@@ -29,11 +27,9 @@ def take_step(
     tensor: Symbol,
     value: Value,
     before: Layout,
-    form: TensorLayout,
     mask: Callable[[int], Symbol],
 ) -> Any:
     """`mask` gives the tensor that is 1 on the first device along an axis, and 0 on the others."""
-    shape = value.local_shape(before)
     axis, dim = step.axis, step.dim or 0
     if step.kind == GATHER:
         return OPERATIONS["all_gather"](tensor, dim, cluster_axis=axis)
@@ -41,12 +37,14 @@ def take_step(
         return _reduced(step, tensor)
     if step.kind == REDUCE_SCATTER:
         return _in_two_dims(
-            tensor, shape, lambda t, more: OPERATIONS["reduce_scatter"](t, dim + more, cluster_axis=axis)
+            tensor,
+            value.local_shape(before),
+            lambda t, more: OPERATIONS["reduce_scatter"](t, dim + more, cluster_axis=axis),
         )
     if step.kind == PARTITION:
-        return _partitioned(tensor, dim, axis, value.local_shape(step.after), form)
+        return _partitioned(tensor, dim, axis, value.cuts_tiles(step.after, dim))
     if step.kind == EXCHANGE:
-        return _exchanged(step, tensor, shape, value.local_shape(step.after), form)
+        return _exchanged(step, tensor, value, before)
     assert step.kind == CONTRIBUTE
     return OPERATIONS["multiply"](tensor, mask(axis))
 
@@ -65,19 +63,18 @@ def _in_two_dims(tensor: Symbol, shape: tuple[int, ...], move: Callable[[Symbol,
     return OPERATIONS["squeeze"](move(OPERATIONS["unsqueeze"](tensor, 0), 1), 0)
 
 
-def _partitioned(tensor: Symbol, dim: int, axis: int, after: tuple[int, ...], form: TensorLayout) -> Any:
-    """TT-NN cuts tiles only between them."""
-    if form is not TensorLayout.TILE or dim < len(after) - 2 or after[dim] % TILE_SIZE == 0:
+def _partitioned(tensor: Symbol, dim: int, axis: int, cuts_tiles: bool) -> Any:
+    if not cuts_tiles:
         return OPERATIONS["mesh_partition"](tensor, dim, cluster_axis=axis)
     rows = OPERATIONS["to_layout"](tensor, TensorLayout.ROW_MAJOR)
     cut = OPERATIONS["mesh_partition"](rows, dim, cluster_axis=axis)
     return OPERATIONS["to_layout"](cut, TensorLayout.TILE)
 
 
-def _exchanged(step: Step, tensor: Symbol, before: tuple[int, ...], after: tuple[int, ...], form: TensorLayout) -> Any:
-    """Whole tiles are sent as they are; of others everybody gets everything, and keeps a part."""
+def _exchanged(step: Step, tensor: Symbol, value: Value, before: Layout) -> Any:
+    """In one op, or everybody gets everything and keeps a part."""
     joins, cuts, axis = step.dim or 0, step.to_dim or 0, step.axis
-    are_whole = all(s[-1] % TILE_SIZE == 0 and s[-2] % _HALF_TILE == 0 for s in (before, after) if len(s) > 1)
-    if form is TensorLayout.TILE and are_whole and len(before) > 1:
+    if value.can_exchange(before, step.after):
         return OPERATIONS["experimental.all_to_all_async_generic"](tensor, joins, cuts, cluster_axis=axis)
-    return _partitioned(OPERATIONS["all_gather"](tensor, joins, cluster_axis=axis), cuts, axis, after, form)
+    everything = OPERATIONS["all_gather"](tensor, joins, cluster_axis=axis)
+    return _partitioned(everything, cuts, axis, value.cuts_tiles(step.after, cuts))

@@ -173,10 +173,10 @@ class _Writer:
         symbol, layout = self._symbols[number, start], start
         way = self._problem.way(number, dtype, start, end)
         assert way is not None
-        value, form = self._problem.value(number, dtype), self._graph.values[number].layout
+        value = self._problem.value(number, dtype)
         for step in way.steps:
             self._step = step
-            symbol = take_step(step, symbol, value, layout, form, lambda axis: self._mask(axis, dtype))
+            symbol = take_step(step, symbol, value, layout, lambda axis: self._mask(axis, dtype))
             layout = step.after
         self._step = None
         self._symbols[number, end] = symbol
