@@ -5,6 +5,7 @@ Collectives that only the mesh has are taken out of the sequence, so that the re
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
@@ -25,6 +26,7 @@ _SAME_NAME = {
     "layer_norm_post_all_gather": "layer_norm",
 }
 
+_RESHAPES = ("reshape", "view", "experimental.view")
 _NORMS = ("rms_norm", "layer_norm")
 
 
@@ -91,9 +93,12 @@ def _size(entry: Entry) -> tuple[int, ...] | None:
 
 
 def same_size(ours: Entry, theirs: Entry) -> bool:
-    """As far as placements tell, both make as many elements by the same dims."""
-    mine = _size(ours)
-    return len(ours.outputs) == len(theirs.outputs) and mine in (None, _size(theirs))
+    """As far as placements tell, both make as many elements by the same dims; of reshapes, only as many."""
+    mine, other = _size(ours), _size(theirs)
+    is_same = mine in (None, other)
+    if not is_same and mine and other and _name(ours) in _RESHAPES:
+        is_same = math.prod(mine) == math.prod(other)
+    return len(ours.outputs) == len(theirs.outputs) and is_same
 
 
 def _matched(ours: Sequence[Entry], theirs: Sequence[Entry], key: Key) -> dict[int, int]:
