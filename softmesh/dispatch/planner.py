@@ -31,7 +31,7 @@ from softmesh.dispatch.plan import (
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import BoundCall, listed
-from softmesh.dispatch.split_doubts import of_angles, of_split_dims
+from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statistics
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
@@ -343,9 +343,11 @@ class Planner:
         """Splits under which the op computes something, and probably not what was meant."""
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
+            operands = list(zip(shapes, dists, strict=True))
+            special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
             last = len(shapes[0]) - 1 if local.rule is opaque else None
-            yield from of_split_dims(self.op.name, dists, found[0], last)
-            yield from self._doubts_of_angles(list(zip(shapes, dists, strict=True)), found[0])
+            plain = () if local.is_seamless else of_split_dims(self.op.name, dists, found[0], last)
+            yield from special or plain
         elif len(dists) > 1:
             tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
             labels = [self._operand_label(at) or "" for at in tensors]

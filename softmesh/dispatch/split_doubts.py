@@ -5,6 +5,7 @@ All of them are told under SOFTMESH_STRICT=1 only: a device may be meant to work
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from softmesh.fabric import settings
@@ -17,7 +18,7 @@ _NORMALIZING = frozenset(
         *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax"),
         *("transformer.attention_softmax_", "moreh_softmax", "moreh_softmin", "moreh_logsoftmax"),
         *("layer_norm", "rms_norm", "group_norm", "moreh_layer_norm", "moreh_group_norm", "moreh_norm"),
-        *("normalize_hw", "normalize_global", "prim.batch_statistics"),
+        *("normalize_hw", "normalize_global", "prim.batch_statistics", "experimental.dit_rms_norm_unary_fused"),
     )
 )
 _CHOOSING = frozenset(("argmax", "topk", "sort", "sampling", "nonzero", "experimental.topk_large_indices"))
@@ -72,6 +73,7 @@ _ALONG = {  # what each device does with its part
 }
 _PREFIXES = ("experimental.quasar.", "transformer.")
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
+_COLUMNS = {"rms_norm_post_all_gather": 32, "layer_norm_post_all_gather": 64}  # of each device's statistics
 _WITH_ANGLES = (
     "experimental.rotary_embedding",
     "experimental.rotary_embedding_llama",
@@ -131,7 +133,7 @@ def of_angles(op: str, operands: Sequence[tuple[Sequence[int], Distribution]], m
     for axis, result in enumerate(made.placements):
         word = turned.placements[axis] if axis < turned.lead else None
         is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.grid[axis] > 1
-        if not (is_shared and isinstance(word, Shard) and result == word):
+        if not (is_shared and isinstance(word, Shard) and result in (word, LOCAL)):
             continue
         if word.dim == len(shape) - 2 and 1 < shape[-2] <= table[-2]:
             yield (
@@ -139,9 +141,27 @@ def of_angles(op: str, operands: Sequence[tuple[Sequence[int], Distribution]], m
                 "devices turn their own part by the angles of the first positions: the table of angles is the same on "
                 f"all of them. Split it along dim {len(table) - 2} as the sequence is."
             )
-        elif word.dim == len(shape) - 1:
+        elif word.dim == len(shape) - 1 and result == word:
             yield (
                 f"{op}: dim {word.dim}, the width of a head, is split over mesh axis {axis}, and all "
                 f"{made.grid[axis]} devices turn their own part by the same angles. Split the table of angles along "
                 f"dim {len(table) - 1} as the heads are, or split the heads along their own dim."
             )
+
+
+def of_statistics(op: str, operands: Sequence[tuple[Sequence[int], Distribution]]) -> Iterator[str]:
+    """A norm of rows that are split over more devices than its statistics are of: they were not gathered, or summed."""
+    columns = _COLUMNS.get(op)
+    if columns is None:
+        return
+    (shape, rows), (held, _) = operands[:2]
+    last = len(shape) - 1
+    axes = [at for at, word in enumerate(rows.placements) if isinstance(word, Shard) and word.dim == last]
+    devices, given = math.prod(rows.grid[axis] for axis in axes), held[-1] // columns
+    if given != devices and devices > 1:
+        each = ", ".join(f"ttnn.all_gather(stats, {last}, cluster_axis={axis})" for axis in axes)
+        yield (
+            f"{op}: dim {last} is split over {devices} devices, and the statistics {list(held)} are those of {given}: "
+            f"the row is not normalised as a whole. Put those of all devices side by side first: {each}."
+            f"{settings.needed_line()}"
+        )

@@ -176,7 +176,9 @@ def test_upsampling_repeats_pixels_or_goes_between_them(
     wanted = last(F.interpolate(first(images), scale_factor=scale, mode=mode))
     close(result, wanted)
     assert torch.equal(ttnn.operations.pool.golden_upsample(images, scale, mode), wanted)
-    assert ttnn.placements(ttnn.upsample(put(images, several, (S(1), R)), 2))[0] is LOCAL
+    by_rows = put(images, several, (S(1), R))
+    assert ttnn.placements(ttnn.upsample(by_rows, 2))[0] == S(1)
+    assert ttnn.placements(ttnn.upsample(by_rows, 2, mode="bilinear"))[0] is LOCAL
 
 
 @pytest.mark.parametrize(
