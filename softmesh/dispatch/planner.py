@@ -334,7 +334,7 @@ class Planner:
         plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
             index, axis, word, _ = misused[0]
-            devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
+            devices, plan.is_share = dists[0].devices[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         plan.doubts += tuple(self._doubts_of_splits(local, dists, found))

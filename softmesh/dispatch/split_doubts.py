@@ -91,14 +91,14 @@ def of_split_dims(
     for axis, result in enumerate(made.placements):
         words = [given.placements[axis] for given in operands if axis < given.lead]
         word = next((one for one in words if isinstance(one, Shard)), None)
-        if word is None or result != LOCAL or LOCAL in words or made.grid[axis] == 1:
+        if word is None or result != LOCAL or LOCAL in words or made.devices[axis] == 1:
             continue
         if only not in (None, word.dim):
             continue
         what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})")
         if what:
             yield (
-                f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.grid[axis]} devices {what}. "
+                f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.devices[axis]} devices {what}. "
                 f"{remedy}.{settings.needed_line()}"
             )
 
@@ -132,19 +132,19 @@ def of_angles(op: str, operands: Sequence[tuple[Sequence[int], Distribution]], m
     (shape, turned), (table, angles) = operands[:2]
     for axis, result in enumerate(made.placements):
         word = turned.placements[axis] if axis < turned.lead else None
-        is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.grid[axis] > 1
+        is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.devices[axis] > 1
         if not (is_shared and isinstance(word, Shard) and result in (word, LOCAL)):
             continue
         if word.dim == len(shape) - 2 and 1 < shape[-2] <= table[-2]:
             yield (
-                f"{op}: dim {word.dim}, the sequence, is split over mesh axis {axis}, and all {made.grid[axis]} "
+                f"{op}: dim {word.dim}, the sequence, is split over mesh axis {axis}, and all {made.devices[axis]} "
                 "devices turn their own part by the angles of the first positions: the table of angles is the same on "
                 f"all of them. Split it along dim {len(table) - 2} as the sequence is."
             )
         elif word.dim == len(shape) - 1 and result == word:
             yield (
                 f"{op}: dim {word.dim}, the width of a head, is split over mesh axis {axis}, and all "
-                f"{made.grid[axis]} devices turn their own part by the same angles. Split the table of angles along "
+                f"{made.devices[axis]} devices turn their own part by the same angles. Split the table of angles along "
                 f"dim {len(table) - 1} as the heads are, or split the heads along their own dim."
             )
 
@@ -157,7 +157,7 @@ def of_statistics(op: str, operands: Sequence[tuple[Sequence[int], Distribution]
     (shape, rows), (held, _) = operands[:2]
     last = len(shape) - 1
     axes = [at for at, word in enumerate(rows.placements) if isinstance(word, Shard) and word.dim == last]
-    devices, given = math.prod(rows.grid[axis] for axis in axes), held[-1] // columns
+    devices, given = math.prod(rows.devices[axis] for axis in axes), held[-1] // columns
     if given != devices and devices > 1:
         each = ", ".join(f"ttnn.all_gather(stats, {last}, cluster_axis={axis})" for axis in axes)
         yield (
