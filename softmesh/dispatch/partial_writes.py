@@ -32,8 +32,10 @@ def of_call(definition: Definition, bound: BoundCall, plan: Plan) -> CallOnParts
     """Asked before it runs; None where no operand is known in part, or the call cannot be made twice."""
     device = bound.device
     is_once = definition.draws or definition.leaves_undefined or value_free.is_on
-    if is_once or device is None or device.ranks is not None or device.is_remote_only():
+    if is_once or device is None or device.is_remote_only():
         return None
+    if device.ranks is not None and definition.reads_other_devices:
+        return None  # all processes would have to make it again
     call = CallOnParts(definition, bound, plan)
     return call if call.reads or call.masks else None
 
@@ -72,9 +74,13 @@ class CallOnParts:
         writes, part = self._definition.writes, undefined.written
         if part is None and undefined.is_unwritten and writes and not self._definition.changes_in_place:
             part = _nothing_of(tensor.storage)  # what it writes elsewhere is undefined, and what it leaves is not
-        if part is not None:
-            self._mark = undefined
-            if at in writes or part.is_due(self._plan):
+        if part is None:
+            return
+        self._mark = undefined
+        if at in writes or part.is_due(self._plan):
+            if part is undefined.written and part.is_whole():
+                tensor.storage.note_written_all()
+            else:
                 self.reads[at] = part
 
     def _note_target(self, at: int, tensor: Tensor, undefined: Undefined) -> None:
