@@ -345,8 +345,8 @@ class Planner:
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
             operands = list(zip(shapes, dists, strict=True))
             special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
-            last = len(shapes[0]) - 1 if local.rule is opaque else None
-            plain = () if local.is_seamless else of_split_dims(self.op.name, dists, found[0], last)
+            is_opaque = local.rule is opaque
+            plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
             yield from special or plain
         elif len(dists) > 1:
             tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]

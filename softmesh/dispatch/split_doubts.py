@@ -82,20 +82,21 @@ _WITH_ANGLES = (
 
 
 def of_split_dims(
-    op: str, operands: Sequence[Distribution], made: Distribution, only: int | None = None
+    op: str, operands: Sequence[tuple[Sequence[int], Distribution]], made: Distribution, is_opaque: bool = False
 ) -> Iterator[str]:
     """An op whose result is no part of a whole, though each of its operands is.
 
-    `only`: the dim that it works along, where its rule does not tell.
+    `is_opaque`: its rule does not tell along which dim it works, which is most often the last.
     """
+    last = len(operands[0][0]) - 1
     for axis, result in enumerate(made.placements):
-        words = [given.placements[axis] for given in operands if axis < given.lead]
+        words = [given.placements[axis] for _, given in operands if axis < given.lead]
         word = next((one for one in words if isinstance(one, Shard)), None)
         if word is None or result != LOCAL or LOCAL in words or made.devices[axis] == 1:
             continue
-        if only not in (None, word.dim):
+        if word.dim != last and (is_opaque or op in _WITH_ANGLES):
             continue
-        what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})")
+        what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})", word.dim == last)
         if what:
             yield (
                 f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.devices[axis]} devices {what}. "
@@ -103,7 +104,7 @@ def of_split_dims(
             )
 
 
-def _words_on(op: str, gather: str) -> tuple[str, str]:
+def _words_on(op: str, gather: str, is_last: bool) -> tuple[str, str]:
     """What each device does, and what to do instead."""
     name, remedy = op, f"Gather it first with {gather}"
     for prefix in _PREFIXES:
@@ -116,6 +117,11 @@ def _words_on(op: str, gather: str) -> tuple[str, str]:
         return (
             "looks at its own part, and its indices count from the start of that part",
             f"Gather the results and choose among them, or gather the tensor first with {gather}",
+        )
+    if name in _HALO and is_last:
+        return (
+            "has some of the channels only, and takes them for all",
+            f"Split the weight's input channels as these are, and all_reduce the result, or gather them with {gather}",
         )
     if name in _HALO:
         return (

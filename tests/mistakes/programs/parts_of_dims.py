@@ -21,21 +21,21 @@ def places(mesh, dim=None, shape=(128, 32)):
     return split(mesh, dim, layout=TILES, dtype=ttnn.uint32, values=torch.zeros(*shape, dtype=torch.int32))
 
 
-def both(says, wrong, neighbours, symptom=SHUFFLED, mend=GATHER):
-    """A mistake by the words that are said of it, and what may be done."""
+def both(says, wrong, neighbours, symptom=SHUFFLED, mend=GATHER, of="parts"):
+    """A mistake by the words that are said of it, and what may be done; of what it is one."""
 
     @mistake(Told.STRICT, *([says] if isinstance(says, str) else says), symptom=symptom, mend=mend)
     def program(mesh):
         wrong(mesh)
 
     op = program_of(says)
-    program.__doc__ = f"{op} of parts"
+    program.__doc__ = f"{op} of {of}"
 
     @right
     def program(mesh):
         neighbours(mesh)
 
-    program.__doc__ = f"{op} along whole dims"
+    program.__doc__ = f"{op} of {of}: along whole dims"
 
 
 def program_of(says):
@@ -86,6 +86,7 @@ both(
     lambda mesh: ttnn.concat([split(mesh, 1, (1, 8, 32, 32))] * 2, 2),
     symptom="A new token stands behind each part of the sequence.",
     mend="Append to the device that holds the end of the sequence, or split by heads.",
+    of="a sequence that is split",
 )
 both(
     ("repeat: dim 1 is split over mesh axis 1", "repeats its own part"),
@@ -307,12 +308,22 @@ both(
     symptom="Attention mixes dims that do not belong together: quietly worse text.",
     mend="Split by heads, or keep heads whole.",
 )
+
+
+@right
+def positions_of_users_in_parts_are_turned(mesh):
+    x = split(mesh, 1, (1, 128, 8, 64))
+    cos, sin = (split(mesh, 1, (1, 128, 1, 64)) for _ in range(2))
+    ttnn.experimental.rotary_embedding_hf(x, cos, sin, is_decode_mode=True)
+
+
 both(
     ("rotary_embedding_llama: dim 2, the sequence", "by the angles of the first positions"),
     lambda mesh: turned_llama(heads(mesh, 2), *angles(mesh, rows=32), matrix(mesh), is_decode_mode=False),
     lambda mesh: turned_llama(heads(mesh, 2), *angles(mesh, 2), matrix(mesh), is_decode_mode=False),
     symptom="All parts of the sequence count their positions from 0.",
     mend="Split the tables of angles as the sequence is.",
+    of="a sequence that is split",
 )
 both(
     ("rotary_embedding: dim 2, the sequence", "by the angles of the first positions"),
@@ -320,6 +331,7 @@ both(
     lambda mesh: turned(heads(mesh, 2), *angles(mesh, 2)),
     symptom="All parts of the sequence count their positions from 0.",
     mend="Split the tables of angles as the sequence is.",
+    of="a sequence that is split",
 )
 both(
     ("rotary_embedding_llama: dim 3, the width of a head", "by the same angles"),
@@ -331,6 +343,7 @@ both(
     ),
     symptom="All parts of a head are turned by the angles of the first.",
     mend="Split the tables of angles as the heads are, or split by heads.",
+    of="a width that is split",
 )
 
 
@@ -359,6 +372,22 @@ def convolved(mesh, dim, images_each, rows, kernel=3):
     )
 
 
+def channels(mesh, dim):
+    """Of the images each device has some, and of the weight those or, not split, as many."""
+    return ttnn.conv2d(
+        input_tensor=split(mesh, 3, (1, 8, 8, 128), ROWS),
+        weight_tensor=split(mesh, dim, (32, 32 if dim is None else 128, 3, 3), ROWS),
+        device=mesh,
+        batch_size=1,
+        input_height=8,
+        input_width=8,
+        in_channels=32,
+        out_channels=32,
+        kernel_size=(3, 3),
+        padding=(1, 1),
+    )
+
+
 def pooled(mesh, dim, images_each, rows, kernel=3, stride=1, padding=1):
     window = {"kernel_size": [kernel] * 2, "stride": [stride] * 2, "padding": [padding] * 2, "dilation": [1, 1]}
     return ttnn.max_pool2d(images(mesh, dim), images_each, rows, 8, 32, **window)
@@ -370,6 +399,14 @@ both(
     lambda mesh: (convolved(mesh, 0, 1, 8), convolved(mesh, 1, 4, 2, kernel=1)),
     symptom=NO_HALO,
     mend=HALO,
+)
+both(
+    ("conv2d: dim 3 is split over mesh axis 1", "has some of the channels only"),
+    lambda mesh: channels(mesh, None),
+    lambda mesh: ttnn.all_reduce(channels(mesh, 1), cluster_axis=1),
+    symptom="Every device convolves channels of its own with the weights of the first ones.",
+    mend="Split the weight's input channels as the images are, and sum.",
+    of="some channels",
 )
 both(
     ("max_pool2d: dim 1 is split over mesh axis 1", "none of its neighbours'"),
