@@ -121,6 +121,7 @@ both(
     lambda mesh: ttnn.roll(split(mesh, 2, (1, 1, 128, 32)), 1, 2),
     lambda mesh: ttnn.roll(split(mesh, 2, (1, 1, 128, 32)), 1, 3),
     symptom="Windows of attention wrap around within a device.",
+    of="a sequence that is split",
 )
 
 # -- places that are named by numbers ------------------------------------------------------------------
