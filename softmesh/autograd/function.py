@@ -21,6 +21,7 @@ import torch
 
 from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.autograd.leaves import detach, gradient_tensor, requires_grad_
+from softmesh.autograd.process_gradients import told_apart
 from softmesh.errors import MeshError
 from softmesh.runtime.grad_mode import keeps_graph, run_backward, tracks
 from softmesh.tensor.storage import Storage
@@ -80,7 +81,7 @@ class _Call(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
         given = [
-            None if gradient is None else gradient_tensor(made.storage, made, unwrap_gradient(gradient))
+            None if gradient is None else _arrived(ctx.cls.__name__, made, gradient)
             for made, gradient in zip(ctx.made, gradients, strict=True)
         ]
         with torch.no_grad():
@@ -93,6 +94,10 @@ class _Call(torch.autograd.Function):
             )
         pairs = [pair for pair in zip(ctx.args, answers, strict=True) if isinstance(pair[0], Tensor)]
         return None, None, None, None, *(_checked(ctx.cls.__name__, *pair) for pair in pairs)
+
+
+def _arrived(name: str, made: Tensor, gradient: torch.Tensor) -> Tensor:
+    return told_apart(gradient_tensor(made.storage, made, unwrap_gradient(gradient)), f"{name}.backward")
 
 
 def _listed(made: Any) -> list[Tensor]:

@@ -28,7 +28,7 @@ def gradient_distribution(dist: Distribution, gradient: torch.Tensor) -> Distrib
 
 
 def _gradient_word(word: Placement, devices: int, extent: int) -> Placement:
-    if extent == 1:
+    if extent == 1 and not (devices == 1 and isinstance(word, Shard)):  # the one piece that this process has
         return REPLICATE
     return word if isinstance(word, Shard) else Partial("sum")
 

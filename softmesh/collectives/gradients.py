@@ -14,6 +14,7 @@ import torch
 from softmesh.autograd.activation_offload import reload_values
 from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
 from softmesh.autograd.leaves import gradient_distribution
+from softmesh.autograd.process_gradients import told_apart
 from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import Output, Plan
@@ -74,6 +75,7 @@ class CollectiveOp(torch.autograd.Function):
             if gradients[0] is not None:
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
                 gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
+                gradient = told_apart(gradient, f"backward of {op.name}")
                 if ctx.site is not None:  # a unified op knows what it does
                     _warn_if_summed_again(op.name, gradient, names.get("cluster_axis"), ctx.site)
             if conjugate is not None and gradient is not None and rank >= _FEWEST_DIMS:
@@ -101,7 +103,7 @@ def _warn_if_summed_again(op: str, gradient: Tensor, axis: int | None, site: Raw
     if instead is None:
         return
     for one in range(len(dist.grid)) if axis is None else {axis} & set(range(len(dist.grid))):
-        devices = dist.grid[one]
+        devices = dist.devices[one]
         if devices > 1 and isinstance(dist.placements[one], Replicate):
             warn_or_raise(
                 f"backward: the gradient that comes to {op} ({resolved(site)}) is the same on {devices} devices along "

@@ -61,7 +61,7 @@ def operands_read(signature: Signature, call: BoundCall) -> list[Tensor]:
     ]
 
 
-_IN_PLACE = ("input", "tensor")  # how an operand is named that is changed, and not only written to
+_IN_PLACE = ("input", "tensor", "running")  # how an operand is named that is changed, and not only written to
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -95,6 +95,7 @@ class Definition:
     reads_other_devices: bool = False
     undefined: UndefinedRule = carried_over
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
+    writes_all: bool = False  # of what it writes to, it leaves nothing as it was
     is_part: bool = False  # of another op's program: it compiles none of its own
     persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
     draws: bool = False  # its last operand holds random streams, which advance as it runs

@@ -148,7 +148,7 @@ class Operation(EntryPoint):
         _tell_remarks(plan)
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None
-        parts = partial_writes.of_call(definition, bound) if is_looked_at else None
+        parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
         if is_tracked:
             self._refuse_untracked(recording, target)
             derive = definition.derive
@@ -164,7 +164,7 @@ class Operation(EntryPoint):
             marking(made)
             self._note_written(recording, bound, made)
         if parts is not None:
-            parts.tell(plan, made, self._run_in_place)
+            parts.tell(made, self._run_in_place)
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made

@@ -22,27 +22,29 @@ from softmesh.placement.pieces import pieces_at
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import Undefined, devices_of, mark
-from softmesh.tensor.written_part import WrittenPart
+from softmesh.tensor.untouched_memory import untouched_zeros
+from softmesh.tensor.written_part import KINDS, WrittenPart
 
-_KINDS = (0, 1 << 20)  # of garbage: a result may be the same with one of them by chance
 RunInPlace = Callable[[Plan, list[Tensor], list[Any]], list[Tensor]]
 
 
-def of_call(definition: Definition, bound: BoundCall) -> CallOnParts | None:
+def of_call(definition: Definition, bound: BoundCall, plan: Plan) -> CallOnParts | None:
     """Asked before it runs; None where no operand is known in part, or the call cannot be made twice."""
     device = bound.device
     is_once = definition.draws or definition.leaves_undefined or value_free.is_on
-    if is_once or device is None or device.ranks is not None or device.is_remote_only():
+    if is_once or device is None or device.is_remote_only():
         return None
-    call = CallOnParts(definition, bound)
+    if device.ranks is not None and definition.reads_other_devices:
+        return None  # all processes would have to make it again
+    call = CallOnParts(definition, bound, plan)
     return call if call.reads or call.masks else None
 
 
 class CallOnParts:
     """`reads`: of the operands, by position, those that are read and written in part. `masks`: of those it writes."""
 
-    def __init__(self, definition: Definition, bound: BoundCall) -> None:
-        self._definition, self._bound = definition, bound
+    def __init__(self, definition: Definition, bound: BoundCall, plan: Plan) -> None:
+        self._definition, self._bound, self._plan = definition, bound, plan
         self._at = [at for at, value in enumerate(bound.data) if isinstance(value, torch.Tensor)]
         self.reads: dict[int, WrittenPart] = {}
         self.masks: dict[int, WrittenPart] = {}
@@ -53,37 +55,50 @@ class CallOnParts:
             if undefined is None or tensor.shard_positions is not None:
                 continue
             if at in definition.writes and not in_place:
-                self._note_target(at, tensor, undefined)
-            elif undefined.written is not None and any(tensor is one for one in read):
-                if undefined.written.is_due(definition.name):
-                    self.reads[at] = undefined.written
-                self._mark = undefined
+                if not definition.writes_all:
+                    self._note_target(at, tensor, undefined)
+            elif any(tensor is one for one in read):
+                self._note_operand(at, tensor, undefined)
         # What an op in place will have written over by then.
-        self._garbled = [self._with_garbage(kind) for kind in _KINDS] if self.reads else []
+        self._garbled = self._with_garbage() if self.reads else []
 
-    def _with_garbage(self, kind: int) -> list[Any]:
-        data = enumerate(self._bound.data)
-        return [self.reads[at].with_garbage(value, kind) if at in self.reads else value for at, value in data]
+    def _with_garbage(self) -> list[list[Any]]:
+        """Of each kind."""
+        found = [list(self._bound.data) for _ in KINDS]
+        for at, part in self.reads.items():
+            for data, garbled in zip(found, part.with_garbage(self._bound.data[at]), strict=True):
+                data[at] = garbled
+        return found
 
-    def _note_target(self, at: int, tensor: Tensor, undefined: Undefined) -> None:
-        storage = tensor.storage
-        if undefined.written is not None:
-            self.masks[at] = undefined.written
-        elif undefined.is_unwritten and storage.data is not None:
-            self.masks[at] = WrittenPart.none_of(storage.data, storage.dist)
-        else:
+    def _note_operand(self, at: int, tensor: Tensor, undefined: Undefined) -> None:
+        writes, part = self._definition.writes, undefined.written
+        if part is None and undefined.is_unwritten and writes and not self._definition.changes_in_place:
+            part = _nothing_of(tensor.storage)  # what it writes elsewhere is undefined, and what it leaves is not
+        if part is None:
             return
         self._mark = undefined
+        if at in writes or part.is_due(self._plan):
+            if part is undefined.written and part.is_whole():
+                tensor.storage.note_written_all()
+            else:
+                self.reads[at] = part
 
-    def tell(self, plan: Plan, made: Sequence[Tensor], run_in_place: RunInPlace) -> None:
+    def _note_target(self, at: int, tensor: Tensor, undefined: Undefined) -> None:
+        part = undefined.written
+        if part is None and undefined.is_unwritten:
+            part = _nothing_of(tensor.storage)
+        if part is not None:
+            self._mark, self.masks[at] = undefined, part
+
+    def tell(self, made: Sequence[Tensor], run_in_place: RunInPlace) -> None:
         """After it ran: marks what it has written in part, and what depends on what nobody wrote."""
         assert self._mark is not None
         if self.masks:
-            self._note_writes(plan, run_in_place)
+            self._note_writes(run_in_place)
         if not self.reads:
             return
         try:
-            runs = [self._run_again(plan, garbled, run_in_place) for garbled in self._garbled]
+            runs = [self._run_again(garbled, run_in_place) for garbled in self._garbled]
         except (SoftmeshError, RuntimeError, IndexError, ValueError):
             return  # it looks at its values, and these are not what it takes
         for tensor, *others in zip(made, *runs, strict=True):
@@ -91,39 +106,50 @@ class CallOnParts:
             if values is not None and values.shape == others[0].shape:
                 _mark_result(tensor, values, others, self._mark)
 
-    def _run_again(self, plan: Plan, garbled: list[Any], run_in_place: RunInPlace) -> Sequence[torch.Tensor]:
+    def _run_again(self, garbled: list[Any], run_in_place: RunInPlace) -> Sequence[torch.Tensor]:
         if not self._definition.writes:
-            return plan.run(garbled)
+            return self._plan.run(garbled)
         shadows = [self._shadow(at, garbled[at]) for at in self._definition.writes]
-        run_in_place(plan, shadows, list(garbled))
+        run_in_place(self._plan, shadows, list(garbled))
         return [shadow.view_data() for shadow in shadows]
 
-    def _note_writes(self, plan: Plan, run_in_place: RunInPlace) -> None:
-        writes, data = self._definition.writes, self._bound.data
-        targets = [self._bound.tensors[self._at.index(at)] for at in writes]
-        shadows = [
-            self._shadow(at, self.masks[at].mask if at in self.masks else torch.zeros_like(data[at])) for at in writes
-        ]
+    def _note_writes(self, run_in_place: RunInPlace) -> None:
+        writes, data = self._definition.writes, list(self._bound.data)
         is_float = data[writes[0]].is_floating_point()
-        ones = [
-            torch.ones_like(value)
-            if isinstance(value, torch.Tensor) and value.is_floating_point() == is_float
-            else value
-            for value in data
+        given = [
+            at
+            for at, value in enumerate(data)
+            if isinstance(value, torch.Tensor) and value.is_floating_point() == is_float and at not in writes
         ]
-        run_in_place(plan, shadows, ones)
+        for at in given:
+            data[at] = torch.ones_like(data[at])
+        for at in writes:
+            data[at] = self._without_writes(at, data[at], is_given=bool(given))
+        shadows = [self._shadow(at, data[at]) for at in writes]
+        run_in_place(self._plan, shadows, data)
+        for at, shadow in zip(writes, shadows, strict=True):
+            if at in self.masks:
+                self._note_mask(at, shadow, is_given=bool(given))
+
+    def _without_writes(self, at: int, values: torch.Tensor, is_given: bool) -> torch.Tensor:
+        """What an op writes ones into; or, if it is given no values and writes zeros, whatever else."""
+        if not is_given:
+            return torch.ones_like(values)
+        return self.masks[at].mask if at in self.masks else untouched_zeros(values.shape, values.dtype, values.device)
+
+    def _note_mask(self, at: int, shadow: Tensor, is_given: bool) -> None:
         assert self._mark is not None
-        for at, target, shadow in zip(writes, targets, shadows, strict=True):
-            part = self.masks.get(at)
-            if part is None:
-                continue
-            is_first = part is not self._mark.written
-            part.mask, part.dist = shadow.view_data(), shadow.storage.dist
-            if is_first and part.is_whole():
-                continue
-            coords = devices_of(target.view_distribution())
-            for storage in target.storage.sharers():
-                storage.undefined = Undefined(self._mark.op, self._mark.site, coords, written=part)
+        part, mask, target = self.masks[at], shadow.view_data(), self._bound.tensors[self._at.index(at)]
+        if not is_given:
+            before = part.like(mask)
+            mask = ((mask != 1) if before is None else (mask != 1) | before).to(mask.dtype)
+        is_first = part is not self._mark.written
+        part.mask, part.dist = mask, shadow.storage.dist
+        if is_first and part.is_whole():
+            return
+        coords = devices_of(target.view_distribution())
+        for storage in target.storage.sharers():
+            storage.undefined = Undefined(self._mark.op, self._mark.site, coords, written=part)
 
     def _shadow(self, at: int, values: torch.Tensor) -> Tensor:
         """A tensor as this operand is, of other values; it takes no memory on the chips."""
@@ -134,8 +160,14 @@ class CallOnParts:
         return Tensor.make(storage, like.spec)
 
 
+def _nothing_of(storage: Storage) -> WrittenPart | None:
+    return None if storage.data is None else WrittenPart.none_of(storage.data, storage.dist)
+
+
 def _mark_result(result: Tensor, values: torch.Tensor, others: Sequence[torch.Tensor], read: Undefined) -> None:
-    same = torch.ones_like(values, dtype=torch.bool)
+    own = result.storage.undefined  # of what it wrote to
+    before = None if own is None or own.written is None else own.written.like(values)
+    same = torch.ones_like(values, dtype=torch.bool) if before is None else before
     for other in others:
         same &= (values == other) | (values.isnan() & other.isnan())
     if bool(same.all()):

@@ -48,7 +48,7 @@ def of_crossed_splits(
 def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
     """Each device keeps a part of its own piece: right where all of them hold the same."""
     for axis in axes:
-        word, devices = dist.placements[axis], dist.grid[axis]
+        word, devices = dist.placements[axis], dist.devices[axis]
         if isinstance(word, Partial) and devices > 1:
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and each keeps "
@@ -69,13 +69,13 @@ def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[i
 
     Shards of extent 1 are contributions that were stacked, one for each device.
     """
-    words = {axis: dist.placements[axis] for axis in axes if dist.grid[axis] > 1}
+    words = {axis: dist.placements[axis] for axis in axes if dist.devices[axis] > 1}
     if any(isinstance(word, Partial) for word in words.values()):
         yield from _of_contributions(op, dist, words)
         return
     elsewhere = [axis for axis, word in enumerate(dist.placements) if axis not in words and isinstance(word, Partial)]
     for axis, word in words.items():
-        devices = dist.grid[axis]
+        devices = dist.devices[axis]
         if isinstance(word, Replicate) and elsewhere:
             yield Doubt(
                 f"{op}: it adds up over mesh axis {axis}, along which {devices} devices hold the same; the "
@@ -98,7 +98,7 @@ def _of_contributions(op: str, dist: Distribution, words: Mapping[int, Placement
     """Of a sum along these axes, one of which has contributions to it."""
     partial = next(axis for axis, word in words.items() if isinstance(word, Partial))
     for axis, word in words.items():
-        n = dist.grid[axis]
+        n = dist.devices[axis]
         if isinstance(word, Replicate):
             yield Doubt(
                 f"{op}: the contributions lie along mesh axis {partial}, and it adds up over axis {axis} too, along "
@@ -114,7 +114,7 @@ def _of_contributions(op: str, dist: Distribution, words: Mapping[int, Placement
 def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
     """A collective that hands on what single devices hold."""
     for axis in axes:
-        word, devices = dist.placements[axis], dist.grid[axis]
+        word, devices = dist.placements[axis], dist.devices[axis]
         if isinstance(word, Partial) and devices > 1:
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and what it "
@@ -125,7 +125,7 @@ def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
 def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, extent: int) -> Iterator[Doubt]:
     """A collective that puts what devices hold side by side along `dim`, of which each has so much."""
     for axis in axes:
-        word, devices = dist.placements[axis], dist.grid[axis]
+        word, devices = dist.placements[axis], dist.devices[axis]
         if devices == 1:
             continue
         if isinstance(word, Partial) and extent > 1:  # of extent 1, contributions may be stacked to be added up

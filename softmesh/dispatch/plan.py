@@ -71,6 +71,7 @@ class Local:
     pad_value: float = 0.0  # what the result's padding holds
     padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
     computed_as: Callable[[DataType], Callable[..., Any]] | None = None  # where it depends on the result's dtype
+    is_seamless: bool = False  # a device's part gives its part of the whole: nothing is made of what lies on two
 
 
 @dataclass(eq=False)

@@ -31,7 +31,7 @@ from softmesh.dispatch.plan import (
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import BoundCall, listed
-from softmesh.dispatch.split_doubts import of_angles, of_split_dims
+from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statistics
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
@@ -334,7 +334,7 @@ class Planner:
         plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
             index, axis, word, _ = misused[0]
-            devices, plan.is_share = dists[0].grid[axis], all(misuse.is_share for misuse in misused)
+            devices, plan.is_share = dists[0].devices[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         plan.doubts += tuple(self._doubts_of_splits(local, dists, found))
@@ -343,9 +343,11 @@ class Planner:
         """Splits under which the op computes something, and probably not what was meant."""
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
-            last = len(shapes[0]) - 1 if local.rule is opaque else None
-            yield from of_split_dims(self.op.name, dists, found[0], last)
-            yield from self._doubts_of_angles(list(zip(shapes, dists, strict=True)), found[0])
+            operands = list(zip(shapes, dists, strict=True))
+            special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
+            is_opaque = local.rule is opaque
+            plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
+            yield from special or plain
         elif len(dists) > 1:
             tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
             labels = [self._operand_label(at) or "" for at in tensors]

@@ -5,6 +5,7 @@ All of them are told under SOFTMESH_STRICT=1 only: a device may be meant to work
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from softmesh.fabric import settings
@@ -17,7 +18,7 @@ _NORMALIZING = frozenset(
         *("scale_causal_mask_hw_dims_softmax_in_place", "transformer.attention_softmax"),
         *("transformer.attention_softmax_", "moreh_softmax", "moreh_softmin", "moreh_logsoftmax"),
         *("layer_norm", "rms_norm", "group_norm", "moreh_layer_norm", "moreh_group_norm", "moreh_norm"),
-        *("normalize_hw", "normalize_global", "prim.batch_statistics"),
+        *("normalize_hw", "normalize_global", "prim.batch_statistics", "experimental.dit_rms_norm_unary_fused"),
     )
 )
 _CHOOSING = frozenset(("argmax", "topk", "sort", "sampling", "nonzero", "experimental.topk_large_indices"))
@@ -72,6 +73,7 @@ _ALONG = {  # what each device does with its part
 }
 _PREFIXES = ("experimental.quasar.", "transformer.")
 _DISTRIBUTED = {"layer_norm": "layer_norm_pre_all_gather", "rms_norm": "rms_norm_pre_all_gather"}
+_COLUMNS = {"rms_norm_post_all_gather": 32, "layer_norm_post_all_gather": 64}  # of each device's statistics
 _WITH_ANGLES = (
     "experimental.rotary_embedding",
     "experimental.rotary_embedding_llama",
@@ -80,28 +82,29 @@ _WITH_ANGLES = (
 
 
 def of_split_dims(
-    op: str, operands: Sequence[Distribution], made: Distribution, only: int | None = None
+    op: str, operands: Sequence[tuple[Sequence[int], Distribution]], made: Distribution, is_opaque: bool = False
 ) -> Iterator[str]:
     """An op whose result is no part of a whole, though each of its operands is.
 
-    `only`: the dim that it works along, where its rule does not tell.
+    `is_opaque`: its rule does not tell along which dim it works, which is most often the last.
     """
+    last = len(operands[0][0]) - 1
     for axis, result in enumerate(made.placements):
-        words = [given.placements[axis] for given in operands if axis < given.lead]
+        words = [given.placements[axis] for _, given in operands if axis < given.lead]
         word = next((one for one in words if isinstance(one, Shard)), None)
-        if word is None or result != LOCAL or LOCAL in words or made.grid[axis] == 1:
+        if word is None or result != LOCAL or LOCAL in words or made.devices[axis] == 1:
             continue
-        if only not in (None, word.dim):
+        if word.dim != last and (is_opaque or op in _WITH_ANGLES):
             continue
-        what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})")
+        what, remedy = _words_on(op, f"ttnn.all_gather(x, {word.dim}, cluster_axis={axis})", word.dim == last)
         if what:
             yield (
-                f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.grid[axis]} devices {what}. "
+                f"{op}: dim {word.dim} is split over mesh axis {axis}: each of {made.devices[axis]} devices {what}. "
                 f"{remedy}.{settings.needed_line()}"
             )
 
 
-def _words_on(op: str, gather: str) -> tuple[str, str]:
+def _words_on(op: str, gather: str, is_last: bool) -> tuple[str, str]:
     """What each device does, and what to do instead."""
     name, remedy = op, f"Gather it first with {gather}"
     for prefix in _PREFIXES:
@@ -114,6 +117,11 @@ def _words_on(op: str, gather: str) -> tuple[str, str]:
         return (
             "looks at its own part, and its indices count from the start of that part",
             f"Gather the results and choose among them, or gather the tensor first with {gather}",
+        )
+    if name in _HALO and is_last:
+        return (
+            "has some of the channels only, and takes them for all",
+            f"Split the weight's input channels as these are, and all_reduce the result, or gather them with {gather}",
         )
     if name in _HALO:
         return (
@@ -130,18 +138,36 @@ def of_angles(op: str, operands: Sequence[tuple[Sequence[int], Distribution]], m
     (shape, turned), (table, angles) = operands[:2]
     for axis, result in enumerate(made.placements):
         word = turned.placements[axis] if axis < turned.lead else None
-        is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.grid[axis] > 1
-        if not (is_shared and isinstance(word, Shard) and result == word):
+        is_shared = axis < angles.lead and angles.placements[axis] is REPLICATE and angles.devices[axis] > 1
+        if not (is_shared and isinstance(word, Shard) and result in (word, LOCAL)):
             continue
         if word.dim == len(shape) - 2 and 1 < shape[-2] <= table[-2]:
             yield (
-                f"{op}: dim {word.dim}, the sequence, is split over mesh axis {axis}, and all {made.grid[axis]} "
+                f"{op}: dim {word.dim}, the sequence, is split over mesh axis {axis}, and all {made.devices[axis]} "
                 "devices turn their own part by the angles of the first positions: the table of angles is the same on "
                 f"all of them. Split it along dim {len(table) - 2} as the sequence is."
             )
-        elif word.dim == len(shape) - 1:
+        elif word.dim == len(shape) - 1 and result == word:
             yield (
                 f"{op}: dim {word.dim}, the width of a head, is split over mesh axis {axis}, and all "
-                f"{made.grid[axis]} devices turn their own part by the same angles. Split the table of angles along "
+                f"{made.devices[axis]} devices turn their own part by the same angles. Split the table of angles along "
                 f"dim {len(table) - 1} as the heads are, or split the heads along their own dim."
             )
+
+
+def of_statistics(op: str, operands: Sequence[tuple[Sequence[int], Distribution]]) -> Iterator[str]:
+    """A norm of rows that are split over more devices than its statistics are of: they were not gathered, or summed."""
+    columns = _COLUMNS.get(op)
+    if columns is None:
+        return
+    (shape, rows), (held, _) = operands[:2]
+    last = len(shape) - 1
+    axes = [at for at, word in enumerate(rows.placements) if isinstance(word, Shard) and word.dim == last]
+    devices, given = math.prod(rows.devices[axis] for axis in axes), held[-1] // columns
+    if given != devices and devices > 1:
+        each = ", ".join(f"ttnn.all_gather(stats, {last}, cluster_axis={axis})" for axis in axes)
+        yield (
+            f"{op}: dim {last} is split over {devices} devices, and the statistics {list(held)} are those of {given}: "
+            f"the row is not normalised as a whole. Put those of all devices side by side first: {each}."
+            f"{settings.needed_line()}"
+        )

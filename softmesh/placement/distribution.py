@@ -38,6 +38,7 @@ class Distribution:
     __slots__ = (
         "__weakref__",
         "coords",
+        "devices",
         "grid",
         "is_replicated",
         "label",
@@ -62,6 +63,7 @@ class Distribution:
         self.coords = coords
         self.label = label  # the shape TT-NN prints as distribution_shape
         self.spread = spread  # None: this process holds it all
+        self.devices = _in_all(grid, spread)  # along each axis, in all processes
         self.lead = len(grid)
         self.is_replicated = all(word is REPLICATE for word in placements)
 
@@ -100,6 +102,10 @@ def _is_even_slice(word: Placement) -> bool:
     return isinstance(word, Shard) and word.size is None
 
 
+def _in_all(grid: Extents, spread: Extents | None) -> Extents:
+    return grid if spread is None else tuple(map(operator.mul, grid, spread))
+
+
 _interned = cache(Distribution)
 
 
@@ -112,8 +118,7 @@ def distribution(
     spread: Extents | None = None,
 ) -> Distribution:
     """The one Distribution of these parts; an axis of one device is Replicate."""
-    devices = grid if spread is None else tuple(map(operator.mul, grid, spread))
-    words = tuple(REPLICATE if n == 1 else word for word, n in zip(placements, devices, strict=True))
+    words = tuple(REPLICATE if n == 1 else word for word, n in zip(placements, _in_all(grid, spread), strict=True))
     if coords is not None and coords == mesh_coordinates(mesh) and common_refinement(grid, mesh) == grid:
         coords = None
     return _interned(mesh, grid, words, coords, grid if label is None else label, spread)
@@ -195,8 +200,7 @@ def whole(dist: Distribution) -> Distribution:
     """All blocks of a mesh that several processes hold, as one."""
     if dist.spread is None:
         return dist
-    mesh = tuple(map(operator.mul, dist.grid, dist.spread))
-    return distribution(mesh, mesh, dist.placements, None, dist.label)
+    return distribution(dist.devices, dist.devices, dist.placements, None, dist.label)
 
 
 def common_coordinates(dists: list[Distribution]) -> Coordinates:

@@ -111,7 +111,7 @@ class MeshToTensor:
         """Axes whose shards it puts together along another dim than was split: the axis, that dim, its own."""
         is_axis_by_axis = len(self._shape) == len(dist.grid)
         for axis, word in enumerate(dist.placements):
-            if not isinstance(word, Shard) or dist.grid[axis] == 1:
+            if not isinstance(word, Shard) or dist.devices[axis] == 1:
                 continue
             own = [self._dims[axis]] if is_axis_by_axis else self._dims
             other = next((dim % rank for dim in own if dim % rank != word.dim), None)

@@ -20,7 +20,7 @@ def warn_if_partial(tensor: Tensor, doing: str, composer: MeshToTensor | None = 
         if isinstance(word, Partial):
             text = (
                 f"{doing}: the tensor {tuple(tensor.shape)} is still {word} over mesh axis {axis}: its "
-                f"{dist.grid[axis]} devices hold contributions that nobody has combined. Missing before this: "
+                f"{dist.devices[axis]} devices hold contributions that nobody has combined. Missing before this: "
                 f"ttnn.all_reduce(t, cluster_axis={axis}) or ttnn.reduce_scatter(t, dim, cluster_axis={axis})."
                 f"{settings.needed_line()}"
             )

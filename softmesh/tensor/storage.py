@@ -240,6 +240,11 @@ class Storage:
         if undefined is not None and undefined.ends_with_a_write:
             self.undefined = None
 
+    def note_written_all(self) -> None:
+        """Nothing of its memory is left as it was found."""
+        for storage in self.sharers():
+            storage.note_write()
+
     def await_replay(self, captured: CallSite) -> None:
         """A trace has recorded how its values are made, and will make them."""
         if self.undefined is None:

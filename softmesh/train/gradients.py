@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
 from softmesh.autograd.leaves import gradient_tensor
+from softmesh.autograd.process_gradients import are_apart, as_addends, cannot_tell
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial, Shard
+from softmesh.runtime.device import MeshDevice
 from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import (
     doubt_used_before,
@@ -59,6 +61,7 @@ def sync_gradients(
     by_name = named(params)
     numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
     tell_ranks(f"sync_gradients({axes=}, {mode=}, {average=})", by_name)
+    apart = _apart_between_processes(by_name, numbers)
     calls = count = 0
     combine = _by_fabric if mode == "fabric" else _by_host
     for name, tensor in by_name.items():
@@ -70,7 +73,7 @@ def sync_gradients(
                 of = f"the gradient of {name}"
                 warn_if_partly_summed("sync_gradients", of, tensor.storage, axis, _devices(tensor, axis))
             data, dist = along_the_mesh(*_values(tensor))
-            if isinstance(dist.placements[axis], Partial):
+            if isinstance(dist.placements[axis], Partial) or (name, axis) in apart:
                 combine(tensor, axis, average)
                 known[axis] = user_call_site()
                 calls += 1
@@ -116,15 +119,32 @@ def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
     return gradient.view_data(), gradient.view_distribution()
 
 
+def _apart_between_processes(by_name: Mapping[str, Tensor], numbers: Mapping[str, list[int]]) -> set[tuple[str, int]]:
+    """Of parameters by name, and axes: where each process has a gradient of its own of what all of them share."""
+    asked: dict[tuple[MeshDevice, int], list[str]] = {}
+    for name, tensor in by_name.items():
+        mesh = tensor.storage.device
+        for axis in numbers[name]:
+            if mesh is not None and mesh.ranks is not None and cannot_tell(tensor.storage.dist, axis):
+                asked.setdefault((mesh, axis), []).append(name)
+    found: set[tuple[str, int]] = set()
+    for (mesh, axis), names in asked.items():
+        apart = are_apart(mesh, axis, [_values(by_name[name])[0] for name in names], "sync_gradients")
+        found |= {(name, axis) for name, is_apart in zip(names, apart, strict=True) if is_apart}
+    return found
+
+
 def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
     with torch.no_grad():
-        total = OPERATIONS["all_reduce"](_gradient(tensor), cluster_axis=axis)
+        total = OPERATIONS["all_reduce"](as_addends(_gradient(tensor), axis), cluster_axis=axis)
     values = total.view_data()
     tensor.storage.gradient = values / _devices(tensor, axis) if average else values
 
 
 def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
-    contributions = _gradient(tensor).view_data()
+    contributions, mesh = _gradient(tensor).view_data(), tensor.storage.device
+    if mesh is not None and mesh.ranks is not None:
+        contributions = mesh.ranks.gather(contributions, [axis], "sync_gradients")
     total = contributions.select(axis, 0).float().clone()
     for device in range(1, contributions.shape[axis]):
         total += contributions.select(axis, device)
@@ -134,7 +154,7 @@ def _by_host(tensor: Tensor, axis: int, average: bool) -> None:
 
 
 def _devices(tensor: Tensor, axis: int) -> int:
-    return tensor.storage.dist.grid[axis]
+    return tensor.storage.dist.devices[axis]
 
 
 # The gradient norm, right however the parameters are split.

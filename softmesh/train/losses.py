@@ -59,5 +59,5 @@ def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) ->
 
 
 def loss_value(loss: Tensor) -> float:
-    """The mean of what the devices have found, as a number."""
+    """The mean of what the devices have found, as a number; where several processes hold a mesh, of its own devices."""
     return float(loss.pieces().detach().float().mean())

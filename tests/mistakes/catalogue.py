@@ -3,8 +3,8 @@
 A topic is a file below programs/; the first line of its docstring is its heading in docs/mistakes.md. A program is a
 function, as a user would write it, and says by the names of its parameters what it wants: `mesh` (2x4, over FABRIC_1D),
 `folder` (an empty one), `rank` (it then runs on both ranks of a job, among others, and `mesh` is theirs together; one
-that is told by a report is a job of its own: rank_job.py). Without `mesh` nothing is open and no fabric is set. To add
-one:
+that is told by a report is a job of its own: rank_job.py), `stage` (the same, each rank with a `mesh` of its own, 1x2,
+and links between them). Without `mesh` nothing is open and no fabric is set. To add one:
 
     @mistake(
         Told.WARNING,
@@ -99,6 +99,14 @@ def wants(program: Program) -> list[str]:
 
 def of_ranks(program: Program) -> bool:
     return "rank" in wants(program)
+
+
+def of_stages(program: Program) -> bool:
+    return "stage" in wants(program)
+
+
+def of_a_job(program: Program) -> bool:
+    return of_ranks(program) or of_stages(program)
 
 
 def load() -> None:

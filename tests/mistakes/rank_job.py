@@ -1,6 +1,7 @@
 """Every rank of a job runs this: programs of the suite that several ranks run, one after the other.
 
 rank_job.py                  # all but those of a report; a line of JSON for each: its name, what was said of it
+rank_job.py stages           # the right ones of stages, in the same way
 rank_job.py topic.name       # that one alone, and nobody catches what it raises
 """
 
@@ -10,12 +11,13 @@ import json
 import sys
 from collections.abc import Callable
 
-from catalogue import MISTAKES, RIGHT, Program, Told, load, of_ranks, topic, wants
+from catalogue import MISTAKES, RIGHT, Program, Told, load, of_ranks, of_stages, topic, wants
 
 import softmesh as ttnn
 from softmesh.runtime.device_lifecycle import open_meshes
 
 MARK = "said: "
+_STAGES = "stages"
 
 
 def name(program: Program) -> str:
@@ -30,6 +32,9 @@ def programs() -> dict[str, Program]:
 
 def surroundings(program: Program, rank: int) -> dict[str, object]:
     """What it asks for."""
+    if of_stages(program):
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+        return {"stage": rank, "mesh": ttnn.open_mesh_device(ttnn.MeshShape(1, 2))}
     given: dict[str, object] = {"rank": rank}
     if "mesh" in wants(program):
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
@@ -60,12 +65,13 @@ def main(arguments: list[str]) -> None:
     load()
     ttnn.init_distributed_context()
     rank = int(ttnn.distributed_context_get_rank())
-    if arguments:
-        known = {name(mistake.program): mistake.program for mistake in MISTAKES} | programs()
+    if arguments and arguments != [_STAGES]:
+        known = {name(program): program for program in (*(mistake.program for mistake in MISTAKES), *RIGHT)}
         program = known[arguments[0]]
         program(**surroundings(program, rank))
         return
-    for program in programs().values():
+    chosen = [program for program in RIGHT if of_stages(program)] if arguments else programs().values()
+    for program in chosen:
         print(f"{MARK}{json.dumps([name(program), said_of(program, rank)])}", flush=True)
 
 

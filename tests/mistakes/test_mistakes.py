@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from catalogue import MISTAKES, RIGHT, Mistake, Program, Told, load, of_ranks, title, topic, wants
+from catalogue import MISTAKES, RIGHT, Mistake, Program, Told, load, of_a_job, title, topic, wants
 
 import softmesh as ttnn
 from softmesh.errors import SoftmeshWarning
 from softmesh.runtime.device_lifecycle import open_meshes
 
 load()
-ALONE = [mistake for mistake in MISTAKES if not of_ranks(mistake.program)]
-NEIGHBOURS = [program for program in RIGHT if not of_ranks(program)]
+ALONE = [mistake for mistake in MISTAKES if not of_a_job(mistake.program)]
+NEIGHBOURS = [program for program in RIGHT if not of_a_job(program)]
 
 
 class Said(NamedTuple):

@@ -34,7 +34,7 @@ rank_bindings:
 mesh_graph_desc_path: big.textproto
 """
 TOGETHER = [one for one in MISTAKES if of_ranks(one.program) and one.told is not Told.REPORT]
-REPORTED = [one for one in MISTAKES if one.told is Told.REPORT]
+REPORTED = [one for one in MISTAKES if of_ranks(one.program) and one.told is Told.REPORT]
 NEIGHBOURS = [program for program in RIGHT if of_ranks(program)]
 
 

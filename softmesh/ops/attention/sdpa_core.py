@@ -105,6 +105,7 @@ def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.Sing
     """Query heads are split only together with their key heads, or beside a single one that all share."""
 
     def checked(at: rules.Situation) -> rules.Placement:
+        at = _with_keys_by_heads(at, query_heads)
         answer = rule(at)
         key_shape = at.shapes[1]
         assert key_shape is not None
@@ -118,6 +119,20 @@ def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.Sing
         return answer
 
     return checked
+
+
+def _with_keys_by_heads(at: rules.Situation, query_heads: int) -> rules.Situation:
+    """Of keys with one head on each device a reshape cannot tell a split by heads from one of their width.
+
+    Beside queries of this width, which are split by heads, it is the former.
+    """
+    if not isinstance(at.word, rules.Shard) or at.word.dim != query_heads:
+        return at
+    words = [
+        word.at(1) if isinstance(word, rules.Shard) and word.dim == 3 and shape and shape[1] == 1 else word
+        for word, shape in zip(at.words[1:3], at.shapes[1:3], strict=True)
+    ]
+    return at._replace(words=(at.words[0], *words, *at.words[3:]))
 
 
 def concat_heads_rule(rule: rules.SingleRule) -> rules.SingleRule:

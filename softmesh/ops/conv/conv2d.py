@@ -126,6 +126,7 @@ def _local(
         layouts=(config.output_layout,),
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(geometry.products),
+        is_seamless=geometry.is_seamless,
     )
 
 

@@ -45,6 +45,12 @@ class Geometry(NamedTuple):
         return rows, columns
 
     @property
+    def is_seamless(self) -> bool:
+        """Whether windows lie side by side and fill the image, so that parts of it meet no window twice."""
+        fills = not (self.height % self.stride[0] or self.width % self.stride[1] or any(self.padding))
+        return fills and self.kernel == self.stride and self.dilation == (1, 1)
+
+    @property
     def weight_shape(self) -> tuple[int, ...]:
         return (self.out_channels, self.in_channels // self.groups, *self.kernel)
 

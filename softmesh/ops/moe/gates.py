@@ -228,6 +228,7 @@ def _write(target: torch.Tensor, values: torch.Tensor, rank: int) -> None:
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
+    writes_all=True,
 )
 def deepseek_moe_gate(
     input_tensor: Operand,
@@ -257,6 +258,7 @@ def deepseek_moe_gate(
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
+    writes_all=True,
 )
 def generalized_moe_gate(
     input_tensor: Operand,

@@ -43,6 +43,12 @@ class _Windows(NamedTuple):
     out: tuple[int, int]
     beyond: tuple[int, int]
 
+    @property
+    def is_seamless(self) -> bool:
+        """Whether windows lie side by side and fill the image, so that parts of it meet no window twice."""
+        fills = not (self.sizes[1] % self.stride[0] or self.sizes[2] % self.stride[1] or any(self.padding))
+        return fills and self.kernel == self.stride and self.dilation == (1, 1)
+
     def widths(self) -> list[int]:
         """As F.pad wants them."""
         top, bottom, left, right = self.padding
@@ -112,7 +118,8 @@ def _max_local(
         return [_unfold_mesh(values, x), _unfold_mesh(own, x)]
 
     dtypes = (dtype, index_type(height * width)) if return_indices else (dtype,)
-    return Local(compute, flat_image_rule(flat), dtypes=dtypes, layouts=(layout,) * len(dtypes))
+    seamless = windows.is_seamless and not return_indices
+    return Local(compute, flat_image_rule(flat), dtypes, (layout,) * len(dtypes), is_seamless=seamless)
 
 
 @operation(
@@ -189,7 +196,8 @@ def avg_pool2d(
         by = divisor_override or _divisors(windows, count_include_pad, x)
         return _unfold_mesh(total / by, x)
 
-    return Local(compute, flat_image_rule(flat), dtypes=(dtype,), layouts=(output_layout,))
+    seamless = windows.is_seamless
+    return Local(compute, flat_image_rule(flat), (dtype,), (output_layout,), is_seamless=seamless)
 
 
 # -- adaptive and global pooling: windows by the size of the result ----------------------------------
