@@ -17,7 +17,7 @@ from softmesh.planner.constraints import Constraint
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Limits, PlacementSearch, Status
 from softmesh.planner.op_graph import OpGraph
-from softmesh.planner.op_strategies import StrategyFinder
+from softmesh.planner.op_strategies import OPS_WITH_OWN_SPLITS, StrategyFinder
 from softmesh.planner.pipeline_cuts import boundaries
 from softmesh.planner.pipeline_search import PipelineSearch
 from softmesh.planner.problem_setup import Freedom, NoStrategy, problem_of
@@ -50,10 +50,16 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
             f"{feasible.why}"
         )
     if found == [memory]:
-        return
+        raise MeshError(_nothing_fits(graph, freedom))
     told = "; ".join(str(one) for one in found)
     these = "These cannot be kept together" if found[1:] else "This one cannot be kept"
     raise MeshError(f"softmesh.plan: no plan keeps all constraints. {these}: {told}. Leave one of them out.")
+
+
+def _nothing_fits(graph: OpGraph, freedom: Freedom) -> str:
+    has_own = freedom.plain_only and any(node.op in OPS_WITH_OWN_SPLITS for node in graph.nodes)
+    own = ", or ops of softmesh's own by --own-ops" if has_own else ""
+    return f"softmesh.plan: nothing fits the memory of these devices: take more of them, or a smaller dtype{own}."
 
 
 def conflict(every: Sequence[Constraint], feasible: Callable[[Sequence[Constraint]], bool]) -> list[Constraint]:
@@ -109,7 +115,9 @@ class _Feasibility:
         except NoStrategy as error:
             self.why = self.why or str(error)
             return False
-        if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
+        layers = len(boundaries(problem)) + 1
+        if layers < choice.stages:
+            self.why = self.why or f"{choice.stages} stages need as many layers, and {layers} can be told apart."
             return False
         if len(own) == len(constraints):
             problem = replace(problem, memory_bytes=_ENOUGH)

@@ -35,6 +35,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 # Splits of unified ops that no public op of TT-NN does: their ops are softmesh's own.
 RING_OF_KEYS = "ring of keys"
 _OWN = {"split rows", "split queries", RING_OF_KEYS}
+OPS_WITH_OWN_SPLITS = ("embedding", "transformer.scaled_dot_product_attention")
 
 
 @dataclass(frozen=True)
