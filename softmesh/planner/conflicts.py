@@ -40,7 +40,8 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
     """Raise an error that names the constraints; return where there is no conflict, or none that was found in time."""
     memory = _Memory(memory_bytes(choices[0].chip)) if choices else _Memory(0)
     every: list[Constraint] = [*freedom.constraints, memory]
-    feasible = _Feasibility(graph, choices, goal, freedom, max(until, time.monotonic() + _LEAST_SECONDS))
+    until = max(until, time.monotonic() + _LEAST_SECONDS)
+    feasible = _Feasibility(graph, choices, goal, freedom, until)
     if feasible(every):
         return
     found = conflict(every, feasible)
@@ -50,16 +51,16 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
             f"{feasible.why}"
         )
     if found == [memory]:
-        raise MeshError(_nothing_fits(graph, freedom))
+        own = replace(freedom, plain_only=False)
+        has_own = freedom.plain_only and any(node.op in OPS_WITH_OWN_SPLITS for node in graph.nodes)
+        helps = has_own and _Feasibility(graph, choices, goal, own, until)(every)
+        more = ", or ops of softmesh's own by --own-ops" if helps else ""
+        raise MeshError(
+            f"softmesh.plan: nothing fits the memory of these devices: take more of them, or a smaller dtype{more}."
+        )
     told = "; ".join(str(one) for one in found)
     these = "These cannot be kept together" if found[1:] else "This one cannot be kept"
     raise MeshError(f"softmesh.plan: no plan keeps all constraints. {these}: {told}. Leave one of them out.")
-
-
-def _nothing_fits(graph: OpGraph, freedom: Freedom) -> str:
-    has_own = freedom.plain_only and any(node.op in OPS_WITH_OWN_SPLITS for node in graph.nodes)
-    own = ", or ops of softmesh's own by --own-ops" if has_own else ""
-    return f"softmesh.plan: nothing fits the memory of these devices: take more of them, or a smaller dtype{own}."
 
 
 def conflict(every: Sequence[Constraint], feasible: Callable[[Sequence[Constraint]], bool]) -> list[Constraint]:

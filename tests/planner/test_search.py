@@ -86,5 +86,14 @@ def test_a_long_context_goes_around_a_ring_where_its_keys_fit_no_device(mesh: tt
     assert strategy.seconds >= one_block.seconds / 2  # each device sees all keys, one block after the other
 
 
+def test_what_fits_only_around_a_ring_is_told(mesh: ttnn.MeshDevice) -> None:
+    whole = 32768 * 128 * 2
+    share = 2.1 * whole / plan(attention, mesh).problem.memory_bytes
+    with pytest.raises(RuntimeError, match=r"nothing fits the memory .* or ops of softmesh's own by --own-ops"):
+        plan(attention, mesh, freedom=Freedom(memory_share=share))
+    with pytest.raises(RuntimeError, match=r"nothing fits the memory .* smaller dtype\.$"):
+        plan(attention, mesh, freedom=Freedom(memory_share=share / 100))
+
+
 def test_plain_ops_have_no_ring(mesh: ttnn.MeshDevice) -> None:
     assert plan(attention, mesh).strategies[0].split_names[1] == "all"

@@ -46,7 +46,7 @@ class PlanExplanation:
         said = [f"{part.seconds / whole:4.0%}  {part.what}, {time(part.seconds)}" for part in self.bottlenecks.parts]
         used, room = self.bottlenecks.memory_bytes, self.bottlenecks.room_bytes
         memory = f"{used / room:4.0%}  of the memory: {size(used)} of {size(room)}"
-        return [*pace, *said, memory + (", which decides what fits" if self.bottlenecks.is_tight else "")]
+        return [*pace, *said, memory + (", nearly all there is" if self.bottlenecks.is_tight else "")]
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
