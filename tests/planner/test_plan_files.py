@@ -111,7 +111,36 @@ def convolved(device: ttnn.MeshDevice) -> ttnn.Tensor:
         stride=(1, 1),
         padding=(1, 1),
     )
-    return ttnn.relu(made)
+    return ttnn.max_pool2d(
+        ttnn.relu(made),
+        batch_size=4,
+        input_h=16,
+        input_w=16,
+        channels=16,
+        kernel_size=[2, 2],
+        stride=[2, 2],
+        padding=[0, 0],
+        dilation=[1, 1],
+    )
+
+
+def test_images_are_shared_by_devices() -> None:
+    split = Freedom(allows_home=lambda value, home: value.name != "images" or home.layout[1] == ttnn.Shard(0))
+    with opened((1, 4)) as mesh:
+        found = plan(convolved, mesh, freedom=split)
+        with found.followed(mesh):
+            followed = ttnn.compose(convolved(mesh))
+    assert {names[1] for names in (one.split_names for one in found.strategies)} >= {"split images"}
+    assert "batch_size=4 // mesh.shape[1]" in found.source()
+    assert_close(run(found.source(), values_of(convolved)), on_one_device(convolved))
+    assert_close(followed, on_one_device(convolved))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_any_plan_of_images_makes_what_one_device_makes(seed: int) -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(convolved, mesh), seed)
+    assert_close(run(found.source(), values_of(convolved)), on_one_device(convolved))
 
 
 @pytest.mark.parametrize("model", [in_shards, convolved])
