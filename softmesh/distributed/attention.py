@@ -198,6 +198,7 @@ class _OnlineSoftmax:
 
 
 _ROWS, _RING = "split queries", "ring of keys"
+_FREE_ROWS = "split queries that see all keys"
 _BATCH, _HEADS, _SEQUENCE = 0, 1, 2
 _OPERANDS = {"input_tensor_q", "input_tensor_k", "input_tensor_v", "attn_mask", "attention_sink"}
 
@@ -209,7 +210,8 @@ def describe_attention(given: CallDescription) -> SplitOptions:
     keys, width = given.operands[1].shape[2:]
     concat = bool(arguments["output_concat_heads"])
     visibility = KeyVisibility(bool(arguments["is_causal"]), arguments["sliding_window_size"])
-    choices = [c for c in _choices(given, concat) if not (given.is_spread and c.name in (_ROWS, _RING))]
+    rows = _FREE_ROWS if visibility.is_all else _ROWS
+    choices = [c for c in _choices(given, rows, concat) if not (given.is_spread and c.name in (rows, _RING))]
     sizes = [*(value.bits for value in given.values), bits(given.result.dtype)]
 
     def seconds(operands: Sequence[Extents], result: Extents) -> float:
@@ -242,7 +244,7 @@ def describe_attention(given: CallDescription) -> SplitOptions:
     return SplitOptions(choices, seconds, call, inside=inside, is_true=lambda split: len(split.axes(_RING)) <= 1)
 
 
-def _choices(given: CallDescription, concat: bool) -> list[Choice]:
+def _choices(given: CallDescription, of_rows: str, concat: bool) -> list[Choice]:
     """Heads that are joined to a row afterwards are split along it."""
     made = [
         together(len(given.operands)),
@@ -254,7 +256,7 @@ def _choices(given: CallDescription, concat: bool) -> list[Choice]:
     rows = _needs(given, _SEQUENCE)
     return [
         *made,
-        Choice(_ROWS, (rows[0], REPLICATE, REPLICATE, *rows[3:]), Shard(_SEQUENCE), takes_uneven=False),
+        Choice(of_rows, (rows[0], REPLICATE, REPLICATE, *rows[3:]), Shard(_SEQUENCE), takes_uneven=False),
         Choice(_RING, rows, Shard(_SEQUENCE), takes_uneven=False),
     ]
 

@@ -9,11 +9,11 @@ right for all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local, rank_padder, result_distributions
 from softmesh.dispatch.shape_only import form_only
 from softmesh.distributed.call_description import CallDescription
+from softmesh.distributed.images import are_images, describe_images
 from softmesh.distributed.layouts import SUM, Extents, Value, bits
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, broadcast_labels, by_labels, together
@@ -120,6 +121,8 @@ _NOWHERE = torch.device("meta")
 def describe(given: CallDescription) -> SplitOptions:
     if is_elementwise(given.local):
         return replace(describe_elementwise(given), is_true=lambda split: is_defined(given, split))
+    if are_images(given):
+        return describe_images(given, memory_seconds(given))
     found = {n: tuple(_choices(given, n)) for n in set(given.mesh)}
     return SplitOptions(
         [found[n] for n in given.mesh],
@@ -203,14 +206,16 @@ def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, 
     return local, tuple(tuple(result.shape[1:]) for result in results)
 
 
-def defined_on_pieces(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, dict[str, Any]]:
-    """The op as defined on pieces of these shapes, and its arguments with them."""
+def defined_on_pieces(
+    given: CallDescription, shapes: tuple[Extents, ...], told: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Local, dict[str, Any]]:
+    """The op as defined on pieces of these shapes, and its arguments with them, and with those that it is `told`."""
     operands = [
         operand._replace(spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile))
         for operand, shape in zip(given.operands, shapes, strict=True)
     ]
     waiting = iter(operands)
-    arguments = {name: _with_pieces(value, waiting) for name, value in _in_order(given)}
+    arguments = {name: _with_pieces(value, waiting) for name, value in _in_order(given)} | dict(told)
     return given.op.definition.define(**arguments), arguments
 
 

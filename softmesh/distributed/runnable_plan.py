@@ -31,7 +31,8 @@ class SplitOptions:
     """How the work of one call can be split: what a unified op's description returns.
 
     `call` is asked for the op as one split has it: a function of operands that lie as the split needs them. `after`
-    is an element-wise function that `call` leaves out where the split gives contributions: it is not linear.
+    is an element-wise function that `call` leaves out where the split gives contributions: it is not linear. `told` are
+    the arguments, by name, that a device is given in the place of those of the whole.
     """
 
     choices: Sequence[Choice] | Sequence[Sequence[Choice]]  # the same for all axes, or for each
@@ -40,6 +41,7 @@ class SplitOptions:
     inside: Inside | None = None
     after: Run | None = None
     is_true: Callable[[Split], bool] | None = None
+    told: Callable[[Split], dict[str, Any]] | None = None
 
 
 REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from softmesh.planner.goal import SLOWER_AT_BEST, Candidate
+from softmesh.planner.explanation.own_ops import share_own_ops_could_save
+from softmesh.planner.goal import SLOWER_AT_BEST, Candidate, Goal
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.parallel_degrees import degrees
 from softmesh.planner.placement_problem import LAUNCH_SECONDS
+
+_WORTH_A_WORD = 0.05
 
 
 def summary(found: LayoutPlan) -> list[str]:
@@ -18,12 +21,11 @@ def summary(found: LayoutPlan) -> list[str]:
     lines = [
         "" if opening is None else f"open      {_times(opening.shape)} of {opening.system}, {opening.fabric.name}",
         f"parallel  {told}",
-        f"{found.goal.value:9} {_seconds(found.seconds)}, "
-        f"at most {found.gap:.2%} above the best of all meshes and stages",
+        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {found.gap:.2%} above the best {_of_what(found)}",
         f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
         f"search    {found.search_seconds:.1f} s, {found.status.value}",
         f"bound     with {LAUNCH_SECONDS * 1e6:g} us for each launch it is {_seconds(found.ranked_seconds)}, "
-        f"and no mesh can be below {_seconds(found.bound)}",
+        f"and no plan of these can be below {_seconds(found.bound)}",
     ]
     if opening is not None and opening.offset is not None:
         lines.insert(1, f"offset    {', '.join(map(str, opening.offset))}")
@@ -33,7 +35,18 @@ def summary(found: LayoutPlan) -> list[str]:
     for one in found.candidates:
         if one.why:
             lines.append(f"not       {_times(one.shape)} in {one.stages} stage(s): {_lost(one)}")
+    if found.goal is Goal.TRAINING:
+        lines.append("not       in several stages: a step of training is not cut")
+    saved = share_own_ops_could_save(found)
+    if saved > _WORTH_A_WORD:
+        lines.append(f"own ops   a ring of keys and others of softmesh's own (--own-ops) could save up to {saved:.0%}")
     return [line for line in lines if line]
+
+
+def _of_what(found: LayoutPlan) -> str:
+    """All that was looked at: what is no plan has a line of its own."""
+    count = len(found.candidates)
+    return "for this mesh" if count < 2 else f"of {count} meshes and stages that were looked at"
 
 
 def _lost(one: Candidate) -> str:

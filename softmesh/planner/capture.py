@@ -24,6 +24,7 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.planner.leaf_names import LeafNames
 from softmesh.planner.one_chip_mesh import one_chip_mesh
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
+from softmesh.planner.relaid_copies import as_copy
 from softmesh.planner.training.captured_training import CapturedTraining
 from softmesh.runtime.commands import Command, observe
 from softmesh.systems.chip import Chip
@@ -131,7 +132,7 @@ class _Recorder:
         if isinstance(op, Operation) and any(tensor.storage.device is not None for tensor in tensors):
             bound = bound_values(op.definition, args, kwargs)
             made = self.training.composite(op, bound)
-            return self._node(op, bound, lambda: proceed(*args, **kwargs)) if made is None else made
+            return self._node(*as_copy(op, bound), lambda: proceed(*args, **kwargs)) if made is None else made
         result = proceed(*args, **kwargs)
         self._after_function(op, args, kwargs, tensors, result)
         return result
@@ -255,15 +256,15 @@ class _Recorder:
     def graph(self, result: Any) -> OpGraph:
         if not self._nodes:
             raise MeshError("softmesh.plan: the function called no op on a device: there is nothing to plan.")
-        outputs = [self._number(tensor) for tensor in _tensors_of(result)]
-        outputs += [number for number in self._read if number not in outputs]
         made = {number for node in self._nodes for number in node.results}
+        outputs = [self._number(tensor) for tensor in _tensors_of(result)]
+        outputs += [number for number in self._read if number in made]
         roles = self._written_roles(made)
         values = [
             value if (role := roles.get(self._root(value.number))) is None else _with_role(value, role)
             for value in self._values
         ]
-        left = tuple(dict.fromkeys(number for number in outputs if number in made))
+        left = tuple(dict.fromkeys(outputs))
         return OpGraph(tuple(values), tuple(self._nodes), left, self.training.goes_back)
 
     def _written_roles(self, made: set[int]) -> dict[int, Role]:

@@ -17,7 +17,7 @@ from softmesh.planner.constraints import Constraint
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Limits, PlacementSearch, Status
 from softmesh.planner.op_graph import OpGraph
-from softmesh.planner.op_strategies import StrategyFinder
+from softmesh.planner.op_strategies import OPS_WITH_OWN_SPLITS, StrategyFinder
 from softmesh.planner.pipeline_cuts import boundaries
 from softmesh.planner.pipeline_search import PipelineSearch
 from softmesh.planner.problem_setup import Freedom, NoStrategy, problem_of
@@ -40,7 +40,8 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
     """Raise an error that names the constraints; return where there is no conflict, or none that was found in time."""
     memory = _Memory(memory_bytes(choices[0].chip)) if choices else _Memory(0)
     every: list[Constraint] = [*freedom.constraints, memory]
-    feasible = _Feasibility(graph, choices, goal, freedom, max(until, time.monotonic() + _LEAST_SECONDS))
+    until = max(until, time.monotonic() + _LEAST_SECONDS)
+    feasible = _Feasibility(graph, choices, goal, freedom, until)
     if feasible(every):
         return
     found = conflict(every, feasible)
@@ -50,7 +51,13 @@ def explain_conflict(graph: OpGraph, choices: Sequence[MeshChoice], goal: Goal, 
             f"{feasible.why}"
         )
     if found == [memory]:
-        return
+        own = replace(freedom, plain_only=False)
+        has_own = freedom.plain_only and any(node.op in OPS_WITH_OWN_SPLITS for node in graph.nodes)
+        helps = has_own and _Feasibility(graph, choices, goal, own, until)(every)
+        more = ", or ops of softmesh's own by --own-ops" if helps else ""
+        raise MeshError(
+            f"softmesh.plan: nothing fits the memory of these devices: take more of them, or a smaller dtype{more}."
+        )
     told = "; ".join(str(one) for one in found)
     these = "These cannot be kept together" if found[1:] else "This one cannot be kept"
     raise MeshError(f"softmesh.plan: no plan keeps all constraints. {these}: {told}. Leave one of them out.")
@@ -109,7 +116,9 @@ class _Feasibility:
         except NoStrategy as error:
             self.why = self.why or str(error)
             return False
-        if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
+        layers = len(boundaries(problem)) + 1
+        if layers < choice.stages:
+            self.why = self.why or f"{choice.stages} stages need as many layers, and {layers} can be told apart."
             return False
         if len(own) == len(constraints):
             problem = replace(problem, memory_bytes=_ENOUGH)

@@ -39,6 +39,15 @@ class Constraint:
         """The names of tensors that it speaks of: each must mean one at least."""
         return ()
 
+    @property
+    def tells_axes_apart(self) -> bool:
+        """Whether a mesh of 2x4 is another one to it than a mesh of 4x2."""
+        return False
+
+    def mistake(self, meant: Sequence[GraphValue], axes: int) -> str:
+        """What no mesh of so many axes can make good, for the tensors that its patterns mean; "" if nothing is."""
+        return ""
+
 
 @dataclass(frozen=True)
 class Pinned(Constraint):
@@ -61,14 +70,21 @@ class Pinned(Constraint):
     def patterns(self) -> tuple[str, ...]:
         return (self.names,)
 
-    def allows_mesh(self, shape: Extents) -> bool:
-        return len(shape) == len(self.placements)
+    @property
+    def tells_axes_apart(self) -> bool:
+        return True
+
+    def mistake(self, meant: Sequence[GraphValue], axes: int) -> str:
+        if len(self.placements) != axes:
+            return f"it has {_counted(len(self.placements), 'placement')}, and a mesh here has {axes} axes"
+        dims = [word.dim for word in self.placements if isinstance(word, Shard)]
+        return next((wrong for dim in dims if (wrong := _no_such_dim(dim, meant))), "")
 
     def allows_home(self, value: GraphValue, home: Home, mesh: Extents) -> bool:
         if not fnmatchcase(value.name, self.names):
             return True
         rank = len(value.shape)
-        wanted = (_counted(word, rank) for word in self.placements)
+        wanted = (_from_first(word, rank) for word in self.placements)
         return all(n == 1 or own == word for n, own, word in zip(mesh, home.layout, wanted, strict=True))
 
 
@@ -97,6 +113,13 @@ class PiecesOf(Constraint):
     dim: int
     unit: int
 
+    def __post_init__(self) -> None:
+        if self.unit < 1:
+            raise ArgumentError(f"PiecesOf({self.names!r}): pieces of 1 or more along the dim, got {self.unit}.")
+
+    def mistake(self, meant: Sequence[GraphValue], axes: int) -> str:
+        return _no_such_dim(self.dim, meant)
+
     def __str__(self) -> str:
         return f"{self.names} is split along dim {self.dim} in pieces of {self.unit}"
 
@@ -123,8 +146,15 @@ class UsersAxis(Constraint):
     def __str__(self) -> str:
         return f"axis {self.axis} is kept for users"
 
+    @property
+    def tells_axes_apart(self) -> bool:
+        return True
+
+    def mistake(self, meant: Sequence[GraphValue], axes: int) -> str:
+        return "" if 0 <= self.axis < axes else f"a mesh here has axes 0 to {axes - 1}"
+
     def allows_mesh(self, shape: Extents) -> bool:
-        return self.axis < len(shape) and shape[self.axis] > 1
+        return shape[self.axis] > 1
 
     def allows_home(self, value: GraphValue, home: Home, mesh: Extents) -> bool:
         return value.role not in _OF_THE_MODEL or home.layout[self.axis] == REPLICATE
@@ -166,6 +196,13 @@ class MeshShapeIs(Constraint):
     def __str__(self) -> str:
         return f"the mesh is {'x'.join(map(str, self.shape))}"
 
+    @property
+    def tells_axes_apart(self) -> bool:
+        return True
+
+    def mistake(self, meant: Sequence[GraphValue], axes: int) -> str:
+        return "" if len(self.shape) == axes else f"a mesh here has {axes} axes"
+
     def allows_mesh(self, shape: Extents) -> bool:
         return tuple(shape) == tuple(self.shape)
 
@@ -202,16 +239,24 @@ def closed_axes(constraints: Sequence[object]) -> frozenset[int]:
     return frozenset(one.axis for one in constraints if isinstance(one, UsersAxis))
 
 
-def check_names(constraints: Sequence[Constraint | WeightDtypes], graph: OpGraph) -> None:
-    """Refuse a pattern that means no tensor."""
-    names = [leaf.name for leaf in graph.leaves]
+def check_constraints(constraints: Sequence[Constraint | WeightDtypes], graph: OpGraph, axes: int) -> None:
+    """Refuse what means no tensor of the program, or speaks of a dim or an axis that is not there."""
     for one in constraints:
-        for pattern in one.patterns if isinstance(one, Constraint) else (one.names,):
-            if not any(fnmatchcase(name, pattern) for name in names):
-                known = ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
-                raise ArgumentError(
-                    f"softmesh.plan: no weight, input or cache is called {pattern!r}. The program has {known}."
-                )
+        if not isinstance(one, Constraint):
+            _meant(one.names, graph)
+            continue
+        wrong = one.mistake([value for pattern in one.patterns for value in _meant(pattern, graph)], axes)
+        if wrong:
+            raise ArgumentError(f"softmesh.plan: the constraint that {one} cannot be: {wrong}.")
+
+
+def _meant(pattern: str, graph: OpGraph) -> list[GraphValue]:
+    found = [leaf for leaf in graph.leaves if fnmatchcase(leaf.name, pattern)]
+    if not found:
+        names = [leaf.name for leaf in graph.leaves]
+        known = ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
+        raise ArgumentError(f"softmesh.plan: no weight, input or cache is called {pattern!r}. The program has {known}.")
+    return found
 
 
 def dtypes_of(value: GraphValue, liberties: Sequence[WeightDtypes]) -> tuple[DataType, ...]:
@@ -230,7 +275,16 @@ def fabric_named(text: str) -> FabricConfig:
     return found
 
 
-def _counted(word: Placement, rank: int) -> Placement:
+def _no_such_dim(dim: int, meant: Sequence[GraphValue]) -> str:
+    wrong = next((value for value in meant if not -len(value.shape) <= dim < len(value.shape)), None)
+    return "" if wrong is None else f"{wrong.name} {list(wrong.shape)} has no dim {dim}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" + ("s" if count != 1 else "")
+
+
+def _from_first(word: Placement, rank: int) -> Placement:
     return Shard(word.dim % rank) if isinstance(word, Shard) and rank else word
 
 

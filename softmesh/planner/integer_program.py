@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from softmesh.planner.first_assignment import Priced, first_assignment
+from softmesh.planner.linear_model import Costs
 from softmesh.planner.memory_rows import MemoryRows, Span
 from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
-from softmesh.planner.placement_program import MICRO, Costs, PlacementProgram
+from softmesh.planner.placement_program import MICRO, PlacementProgram
 from softmesh.planner.repeated_layers import NodeClasses, classes_of, untied
 
 _FEW_NODES = 16  # graphs up to this size have no layers to be tied

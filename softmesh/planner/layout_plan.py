@@ -17,17 +17,16 @@ from softmesh.hardware import FabricConfig
 from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.conflicts import explain_conflict
-from softmesh.planner.constraints import Constraint, WeightDtypes, check_names
+from softmesh.planner.constraints import Constraint, MeshShapeIs, WeightDtypes, check_constraints
 from softmesh.planner.explanation.plan_explanation import PlanExplanation, explanation_of, title_of
 from softmesh.planner.goal import Goal
-from softmesh.planner.integer_program import Solution, Status
+from softmesh.planner.integer_program import Status
 from softmesh.planner.op_graph import OpGraph
-from softmesh.planner.placement_problem import PlacementProblem
 from softmesh.planner.problem_setup import ANYTHING, Freedom
 from softmesh.planner.program.followed_plan import following
 from softmesh.planner.program.plan_source import source_of
 from softmesh.planner.system_meshes import meshes_of
-from softmesh.planner.system_search import MeshChoice, SearchResult, check_found, searched, with_pipelines
+from softmesh.planner.system_search import MeshChoice, SearchResult, searched, with_pipelines
 from softmesh.planner.torch_modules import function_of
 from softmesh.progress import working
 from softmesh.runtime.device import MeshDevice
@@ -102,17 +101,16 @@ def plan(
     >>> found.layout("layers.0.up"), found.seconds, found.gap
     """
     until = time.monotonic() + _checked_limit(time_limit)
+    _check_sizes(gap, stages)
     wanted = Goal(goal) if isinstance(goal, Goal) or goal in _GOALS else _refuse_goal(goal)
-    choices = choices_of(mesh, fabric=fabric, down=down, taken=taken)
+    every = (*freedom.constraints, *constraints)
+    asked = [one.shape for one in every if isinstance(one, MeshShapeIs)]
+    choices = choices_of(mesh, fabric=fabric, down=down, taken=taken, asked=asked)
     if isinstance(function, torch.nn.Module):
         function, inputs = function_of(function, inputs), _in_order(inputs)
     graph = captured(function, inputs, chip=choices[0].chip)
-    check_names([*constraints, *dtypes], graph)
-    own = replace(
-        freedom,
-        constraints=(*freedom.constraints, *constraints),
-        dtypes=(*freedom.dtypes, *dtypes),
-    )
+    check_constraints([*every, *dtypes], graph, len(choices[0].shape))
+    own = replace(freedom, constraints=every, dtypes=(*freedom.dtypes, *dtypes))
     with working("searching for the best plan"):
         return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
 
@@ -127,10 +125,11 @@ def choices_of(
     fabric: FabricConfig | None = None,
     down: Sequence[str] = (),
     taken: Sequence[str] = (),
+    asked: Sequence[tuple[int, ...]] = (),
 ) -> list[MeshChoice]:
-    """What may be opened: the mesh that is open, or those of a system."""
+    """What may be opened: the mesh that is open, or those of a system, shapes that are `asked` for among them."""
     if isinstance(mesh, str):
-        offered = meshes_of(mesh, fabric=fabric, down=down, taken=taken)
+        offered = meshes_of(mesh, fabric=fabric, down=down, taken=taken, asked=asked)
         return [MeshChoice(one.opening, one.chip, one.lines) for one in offered]
     if not isinstance(mesh, MeshDevice):
         raise ArgumentError(
@@ -158,10 +157,13 @@ def best_plan(
     cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
     may_help = goal is Goal.PREFILL and choices[0].opening is not None
     first = [one for one in cut if (one.stages == stages if stages is not None else one.stages == 1 or may_help)]
+    if not first:
+        able = ", ".join(str(n) for n in sorted({one.stages for one in cut}))
+        raise ArgumentError(f"softmesh.plan: these meshes are cut into equal stages, {able}, and not into {stages}.")
     for tried in (first, cut):
         limit = max(until - time.monotonic(), 1.0)
         result = searched(graph, tried, goal, freedom, time_limit=limit, gap=gap)
-        if result.best is not None or stages is not None or result.why_none or len(cut) == len(tried):
+        if result.best is not None or stages is not None or len(cut) == len(tried):
             break
     if result.best is None and not result.is_out_of_time:
         explain_conflict(graph, cut if stages is None else first, goal, freedom, until)
@@ -169,7 +171,9 @@ def best_plan(
 
 
 def _plan_found(result: SearchResult, goal: Goal, freedom: Freedom, started: float) -> LayoutPlan:
-    found = check_found(result)
+    found = result.best
+    if found is None:
+        raise MeshError("softmesh.plan: no plan was found in time: give it more by time_limit.")
     bound = min(result.bound, found.ranked_seconds)
     return LayoutPlan(
         found.problem,
@@ -200,12 +204,8 @@ def _checked_limit(seconds: float) -> float:
     return seconds
 
 
-def plan_of(problem: PlacementProblem, solution: Solution) -> LayoutPlan:
-    if solution.assignment is None or solution.cost is None:
-        why = (
-            "no plan was found in time: give it more"
-            if solution.status is Status.TIME_LIMIT
-            else "nothing fits the memory of these devices: take more of them, or a smaller dtype"
-        )
-        raise MeshError(f"softmesh.plan: {why}.")
-    return LayoutPlan(problem, solution.assignment, solution.cost, solution.bound, solution.gap, solution.status)
+def _check_sizes(gap: float, stages: int | None) -> None:
+    if not isinstance(gap, int | float) or not 0 <= gap < 1:
+        raise ArgumentError(f"softmesh.plan: gap is a part of the plan's time, from 0 to less than 1, got {gap!r}.")
+    if stages is not None and (not isinstance(stages, int) or stages < 1):
+        raise ArgumentError(f"softmesh.plan: stages is a whole number, 1 or more, got {stages!r}.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from softmesh.errors import MeshError
 
 INFINITE = math.inf
 Terms = list[tuple[int, float]]  # variables and their factors
+Costs = dict[int, float]  # of variables: nothing for those that are not in it
 _THREADS = 2
 _NEVER_WAITS = 0.1  # seconds: the least that a search gets
 _WHOLE = 1e-6  # from a whole number
@@ -31,7 +32,6 @@ class Answer(NamedTuple):
 
 class LinearModel:
     def __init__(self) -> None:
-        self._costs: list[float] = []
         self._upper: list[float] = []
         self._is_integer: list[bool] = []
         self._rows: list[tuple[float, float]] = []
@@ -43,7 +43,7 @@ class LinearModel:
     @property
     def size(self) -> tuple[int, int]:
         """Variables and rows."""
-        return len(self._costs), len(self._rows)
+        return len(self._upper), len(self._rows)
 
     def continuous(self, upper: float = 1.0) -> int:
         return self._variable(upper, False)
@@ -55,13 +55,9 @@ class LinearModel:
         return made
 
     def _variable(self, upper: float, is_integer: bool) -> int:
-        self._costs.append(0.0)
         self._upper.append(upper)
         self._is_integer.append(is_integer)
-        return len(self._costs) - 1
-
-    def add_cost(self, variable: int, cost: float) -> None:
-        self._costs[variable] += cost
+        return len(self._upper) - 1
 
     def add_row(self, low: float, high: float, terms: Terms) -> None:
         together: dict[int, float] = {}
@@ -84,8 +80,8 @@ class LinearModel:
 
     # -- solving ---------------------------------------------------------------------------------
 
-    def relaxed(self, time_limit_s: float, costs: Mapping[int, float] | None = None) -> Answer:
-        """The least that any solution costs, and whether the one that costs it is whole. Other costs may be given."""
+    def relaxed(self, time_limit_s: float, costs: Costs) -> Answer:
+        """The least that any solution costs, and whether the one that costs it is whole."""
         highs, solver = self._ready(costs)
         solver.setOptionValue("solve_relaxation", True)
         # Its clock goes on from one run to the next, and only branch and bound begins anew.
@@ -102,10 +98,11 @@ class LinearModel:
         )
         return Answer(values, solver.getInfo().objective_function_value, False, all(whole))
 
-    def minimised(
-        self, time_limit_s: float, gap: float, below: float = INFINITE, costs: Mapping[int, float] | None = None
-    ) -> Answer:
-        """`below`: a solution that costs more is of no use; without one that costs less, that is the bound."""
+    def minimised(self, time_limit_s: float, gap: float, below: float, costs: Costs) -> Answer:
+        """`below`: a solution that costs more is of no use; without one that costs less, that is the bound.
+
+        What stops the solver before it knows counts as the end of its time.
+        """
         highs, solver = self._ready(costs)
         solver.setOptionValue("solve_relaxation", False)
         solver.setOptionValue("time_limit", max(time_limit_s, _NEVER_WAITS))
@@ -116,11 +113,12 @@ class LinearModel:
         solver.setOptionValue("objective_bound", INFINITE)
         is_found = info.primal_solution_status == highs.SolutionStatus.kSolutionStatusFeasible
         values = list(solver.getSolution().col_value) if is_found else None
-        out_of_time = status == highs.HighsModelStatus.kTimeLimit
-        is_ruled_out = values is None and not out_of_time and math.isfinite(below)
-        return Answer(values, below if is_ruled_out else float(info.mip_dual_bound), out_of_time)
+        known = highs.HighsModelStatus
+        is_settled = status in (known.kOptimal, known.kInfeasible, known.kUnboundedOrInfeasible, known.kObjectiveBound)
+        is_ruled_out = values is None and is_settled
+        return Answer(values, below if is_ruled_out else float(info.mip_dual_bound), not is_settled)
 
-    def _ready(self, costs: Mapping[int, float] | None) -> tuple[Any, Any]:
+    def _ready(self, costs: Costs) -> tuple[Any, Any]:
         """The solver, which knows all that was added."""
         highs = _highs()
         if self._solver is None:
@@ -132,13 +130,13 @@ class LinearModel:
         else:
             self._pass_what_is_new()
         self._known_columns, self._known_rows = self.size
-        given = self._costs if costs is None else [costs.get(at, 0.0) for at in range(len(self._costs))]
+        given = [costs.get(at, 0.0) for at in range(len(self._upper))]
         numbers = np.arange(len(given), dtype=np.int32)
         self._solver.changeColsCost(len(given), numbers, np.array(given, dtype=np.float64))
         return highs, self._solver
 
     def _pass_what_is_new(self) -> None:
-        first, more = self._known_columns, len(self._costs) - self._known_columns
+        first, more = self._known_columns, len(self._upper) - self._known_columns
         upper = np.array([self._upper_of(variable) for variable in range(first, first + more)])
         none, nothing = np.empty(0, np.int32), np.empty(0)
         if more:
@@ -153,8 +151,7 @@ class LinearModel:
     def _as_lp(self, highs: Any) -> Any:
         lp = highs.HighsLp()
         lp.num_col_, lp.num_row_ = self.size
-        lp.col_cost_ = np.array(self._costs)
-        lp.col_lower_ = np.zeros(len(self._costs))
+        lp.col_cost_ = lp.col_lower_ = np.zeros(len(self._upper))
         lp.col_upper_ = np.array([self._upper_of(variable) for variable in range(len(self._upper))])
         lp.row_lower_ = np.array([low for low, _ in self._rows])
         lp.row_upper_ = np.array([high for _, high in self._rows])

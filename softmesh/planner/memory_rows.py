@@ -7,15 +7,16 @@ Most plans are far from the limit at nearly all nodes, and rows with all that li
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
 from functools import cached_property
 
 from softmesh.planner.linear_model import INFINITE, Terms
 from softmesh.planner.placement_problem import Home
-from softmesh.planner.placement_program import MEGA, Pair, PlacementProgram
+from softmesh.planner.placement_program import MEGA, Consumer, Pair, PlacementProgram
 
 Span = tuple[int, int]  # a node, and the node after the last
-_Consumers = tuple[Hashable, ...]
+_Consumers = tuple[Consumer, ...]
 
 
 class MemoryRows:
@@ -26,7 +27,7 @@ class MemoryRows:
         self._copies: dict[Hashable, int] = {}
         self._parts: dict[Hashable, tuple[int, Terms]] = {}
         self._known: set[Hashable] = set()
-        self._arriving: dict[tuple[int, Hashable], dict[Home, list[int]]] = {}
+        self._arriving: dict[tuple[int, Consumer], dict[Home, list[int]]] = {}
 
     def add(self, node: int, span: Span) -> bool:
         """That of a node, where these nodes are on devices of their own. Whether it is new."""
@@ -40,8 +41,28 @@ class MemoryRows:
         row = [(self._kept_by(span), 1.0), *(term for _, terms in parts for term in terms)]
         held = zip(program.strategy_variables(node), strategies, strict=True)
         row += [(variable, one.held_bytes / MEGA) for variable, one in held if one.held_bytes]
-        self._model.add_row(-INFINITE, self._problem.memory_bytes / MEGA, row)
+        self._model.add_row(-INFINITE, self._room, row)
         return True
+
+    @cached_property
+    def _room(self) -> float:
+        """Megabytes between the most that fits and the least that does not: a solver knows no single byte apart.
+
+        All that is ever held is a number of grains.
+        """
+        problem, sizes = self._problem, set[int]()
+        one_of_each = {own: node for node, own in enumerate(self._program.classes.nodes)}
+        for node in (problem.graph.nodes[at] for at in one_of_each.values()):
+            for one in problem.strategies[node.number]:
+                taken = zip(node.operands, one.dtypes, one.needs, strict=True)
+                given = (
+                    (n, problem.graph.values[n].dtype, gives) for n, gives in zip(node.results, one.gives, strict=True)
+                )
+                sizes |= {one.held_bytes, *(problem.held_bytes(*lying) for lying in (*taken, *given))}
+        for number, homes in problem.homes.items():
+            sizes |= {problem.held_bytes(number, home.dtype, home.layout) for home in homes}
+        grain = math.gcd(*sizes) or 1
+        return (problem.memory_bytes // grain + 0.5) * grain / MEGA
 
     def slack(self, spans: Iterable[Span]) -> list[int]:
         """The variables that have to be 0 where the graph is cut so: rows of other stages say nothing then."""
@@ -58,7 +79,7 @@ class MemoryRows:
             for number in self._leaves_of(span):
                 terms += [(variable, size * share) for variable, size in self._program.held(number)]
             self._model.add_row(-INFINITE, 0, terms)
-            self._model.add_row(-INFINITE, self._problem.memory_bytes / MEGA, [(found, 1.0)])
+            self._model.add_row(-INFINITE, self._room, [(found, 1.0)])
         return found
 
     def _is_whole(self, span: Span) -> bool:
@@ -74,10 +95,10 @@ class MemoryRows:
     # -- what lives while a node runs ------------------------------------------------------------
 
     def _live_at(self, node: int) -> list[int]:
-        return [number for number, (first, last) in self._lives.items() if first <= node <= last]
+        return [number for number, (first, last) in self.lives.items() if first <= node <= last]
 
     @cached_property
-    def _lives(self) -> dict[int, Span]:
+    def lives(self) -> dict[int, Span]:
         """Of each value the first and the last node while which it, or a copy of it, is held beside the leaves."""
         problem, graph = self._problem, self._problem.graph
         found = {}
@@ -111,7 +132,7 @@ class MemoryRows:
             size = self._problem.held_bytes(number, end.dtype, end.layout)
             yield self._copy(own, end, before, after), size / MEGA
 
-    def _ends(self, own: int, consumer: Hashable) -> dict[Home, list[int]]:
+    def _ends(self, own: int, consumer: Consumer) -> dict[Home, list[int]]:
         """Where what a consumer has brought to it ends, and the variables of the moves."""
         found = self._arriving.get((own, consumer))
         if found is None:

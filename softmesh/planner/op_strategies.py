@@ -35,6 +35,7 @@ from softmesh.tensor.spec import TensorSpec, make_spec
 # Splits of unified ops that no public op of TT-NN does: their ops are softmesh's own.
 RING_OF_KEYS = "ring of keys"
 _OWN = {"split rows", "split queries", RING_OF_KEYS}
+OPS_WITH_OWN_SPLITS = ("embedding", "transformer.scaled_dot_product_attention")
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class StrategyFinder:
             if any(needs[place] != split.gives for place in node.writes):
                 continue
             inside = () if options.inside is None else options.inside(split)
-            work = _work(given, node, _met(given, split), split.gives)
+            told = {} if options.told is None else options.told(split)
+            work = _work(given, node, _met(given, split), split.gives, told)
             strategy = OpStrategy(
                 tuple(choice.name for choice in split.choices),
                 needs,
@@ -144,10 +146,12 @@ def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, d
     return all(value.shape[word.dim] % devices == 0 for value, word in words if isinstance(word, Shard))
 
 
-def _work(given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout) -> WorkTime:
+def _work(
+    given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout, told: dict[str, Any]
+) -> WorkTime:
     shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
     try:
-        local, _ = defined_on_pieces(given, shapes)
+        local, _ = defined_on_pieces(given, shapes, told)
     except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
         local = given.local
     return work_time(
@@ -155,7 +159,7 @@ def _work(given: CallDescription, node: GraphNode, needs: Sequence[Layout], give
         given.chip,
         [_piece(operand.spec, shape) for operand, shape in zip(given.operands, shapes, strict=True)],
         [_piece(spec, Value(tuple(spec.shape), 0, given.mesh).local_shape(gives)) for spec in given.results],
-        {name: value for name, value in given.arguments.items() if isinstance(value, bool | int | float | str)},
+        {name: v for name, v in (given.arguments | told).items() if isinstance(v, bool | int | float | str)},
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
     )

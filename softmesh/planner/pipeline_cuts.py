@@ -31,7 +31,12 @@ def boundaries(problem: PlacementProblem) -> tuple[int, ...]:
 
 def pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:
     """By the goal: of all stages one after the other, or of the slowest, which sets the pace."""
-    return together(goal, (stage.seconds + stage.send_seconds for stage in stages))
+    return together(goal, map(stage_seconds, stages))
+
+
+def stage_seconds(stage: Stage) -> float:
+    """Until the next stage has what it needs."""
+    return stage.seconds + stage.send_seconds
 
 
 def ranked_pipeline_seconds(goal: Goal, stages: Sequence[Stage]) -> float:
@@ -71,7 +76,7 @@ def cut(
 
 
 def _ranked(stage: Stage) -> float:
-    return stage.seconds + stage.send_seconds + stage.launches * LAUNCH_SECONDS
+    return stage_seconds(stage) + stage.launches * LAUNCH_SECONDS
 
 
 class _Part(NamedTuple):
@@ -175,7 +180,7 @@ class Cuts:
             )
         ]
         for move in self.cost.moves:
-            pieces = self._pieces_of(move.consumers or (len(problem.graph.nodes) - 1,))
+            pieces = self._pieces_of(move.nodes(problem.graph))
             found.append(_Part(pieces, 0, move.way.seconds, len(move.way.steps)))
         readers: dict[int, list[int]] = {}
         for node in problem.graph.nodes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from softmesh.planner.first_assignment import first_assignment
 from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.integer_program import Limits, PlacementSearch, minimum
 from softmesh.planner.least_cuts import LeastCuts
-from softmesh.planner.linear_model import INFINITE
+from softmesh.planner.linear_model import INFINITE, Costs
 from softmesh.planner.pipeline_cuts import (
     Cuts,
     Places,
@@ -31,7 +31,7 @@ from softmesh.planner.pipeline_cuts import (
     send_line,
 )
 from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
-from softmesh.planner.placement_program import MEGA, MICRO, Costs, Work
+from softmesh.planner.placement_program import MEGA, MICRO, Work
 
 _MOST_CUTS = 4000  # that are looked at
 _SIZES = [1 << power for power in range(10, 33)]  # bytes that may be sent
@@ -148,14 +148,15 @@ class PipelineSearch:
                     known[work] = self._search.least(self._search.program.costs(work), limits)[0]
         send = min((send.least for send in self._sends), default=0.0)
         seconds = [known.get(work, 0.0) for work in works]
-        return LeastCuts(seconds, send, self._least_kept(), self._problem.memory_bytes, works)
+        kinds = [frozenset(self._kind(at, at + 1).items()) for at in range(self.pieces)]
+        return LeastCuts(seconds, send, self._least_kept(), self._problem.memory_bytes, kinds)
 
     def _least_kept(self) -> list[int]:
         """Bytes of the leaves that each piece alone reads, split as far as they may be."""
         problem, found = self._problem, [0] * self.pieces
         for leaf in problem.graph.leaves:
             held = (problem.held_bytes(leaf.number, home.dtype, home.layout) for home in problem.homes[leaf.number])
-            pieces = {bisect_right(self.starts, node) - 1 for node in self._readers.get(leaf.number, ())}
+            pieces = {self._piece(node) for node in self._readers.get(leaf.number, ())}
             if len(pieces) == 1:
                 found[pieces.pop()] += min(held)
         return found
@@ -204,14 +205,35 @@ class PipelineSearch:
                 terms[variable] = terms.get(variable, 0.0) + seconds * MICRO
         return 0.0 if is_one else send.least * MICRO
 
-    def _kind(self, first: int, end: int) -> Counter[Hashable]:
-        """What a stage does, which may be more or less than what another does."""
+    @cached_property
+    def _kind(self) -> Callable[[int, int], Counter[Hashable]]:
+        return cache(self._kind_of)
+
+    def _kind_of(self, first: int, end: int) -> Counter[Hashable]:
+        """What a stage does and holds, which may be more or less than another."""
         program = self._search.program
         work = program.work(self.starts[first], self.starts[end])
         found: Counter[Hashable] = Counter(dict([*work.nodes, *work.moves]))
         for value in self._sends[end - 1].values if end < self.pieces else ():
             found["send", program.value_class[value]] += 1
+        for value, pieces in self._long_lived.items():
+            if pieces[0] < end and first <= pieces[-1] and not any(first <= at < end for at in pieces[1:-1]):
+                found["held", program.value_class[value]] += 1
         return found
+
+    @cached_property
+    def _long_lived(self) -> dict[int, tuple[int, ...]]:
+        """Values that live in several pieces: in which one first, in which they are read, and in which one last."""
+        found = {}
+        for value, (first, last) in self._search.memory.lives.items():
+            begin, end = self._piece(first), self._piece(min(last, self.starts[-1] - 1))
+            if begin < end:
+                readers = (self._piece(node) for node, _ in self._search.program.uses[value])
+                found[value] = begin, *sorted(set(readers)), end
+        return found
+
+    def _piece(self, node: int) -> int:
+        return bisect_right(self.starts, node) - 1
 
     def _is_no_better(self, kinds: Sequence[Counter[Hashable]], than: Sequence[Counter[Hashable]]) -> bool:
         """Whether each stage of a cut that is solved is less than one of these, or the same."""

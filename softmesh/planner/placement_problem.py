@@ -46,6 +46,11 @@ class Move(NamedTuple):
     end: Layout
     way: Way
     consumers: tuple[int, ...]  # nodes; none: the function's caller
+    is_left: bool = False  # whether it is left there for the caller
+
+    def nodes(self, graph: OpGraph) -> tuple[int, ...]:
+        """Where it is done: for those that read it, and for the caller where it was made."""
+        return (*self.consumers, graph.makers[self.value]) if self.is_left else self.consumers
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ class _Evaluation:
                 self._broken.append(f"{graph.values[value].name} cannot be brought to where it is needed")
                 continue
             nodes = tuple(number for number in consumers if number < len(graph.nodes))
-            moves.append(Move(value, start, end, way, nodes))
+            moves.append(Move(value, start, end, way, nodes, len(nodes) < len(consumers)))
             held = problem.held_bytes(value, dtype, end)
             last = len(graph.nodes) - 1
             self._hold(min(consumers[0], last), min(consumers[-1], last), held)

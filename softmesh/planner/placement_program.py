@@ -17,14 +17,15 @@ from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout
 from softmesh.hardware.enums import DataType
-from softmesh.planner.linear_model import INFINITE, LinearModel, Terms
+from softmesh.planner.linear_model import INFINITE, Costs, LinearModel, Terms
 from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem
 from softmesh.planner.repeated_layers import NodeClasses
 
 MICRO, MEGA = 1e6, 1e6  # the solver sees microseconds and megabytes
+_LEFT = "left"
 
-Consumers = frozenset[Hashable]
-Costs = dict[int, float]  # of variables
+Consumer = tuple[Hashable, int]  # a class of nodes and a place among their operands; or the caller, and a class
+Consumers = frozenset[Consumer]
 Option = tuple[int, Layout, DataType]  # a variable, and how a value lies where it is 1
 
 
@@ -49,7 +50,7 @@ class PlacementProgram:
         self.problem, self.classes = problem, classes
         self._strategy: dict[int, list[int]] = {}  # of a class of nodes: its variables
         self._home: dict[int, list[int]] = {}
-        self._flows: dict[tuple[int, Hashable], dict[Pair, int]] = {}  # of a class of values and a consumer
+        self._flows: dict[tuple[int, Consumer], dict[Pair, int]] = {}  # of a class of values and a consumer
         self._seconds: dict[int, dict[Pair, float]] = {}  # of a class of values: what moves take
         self._shared: dict[tuple[int, Consumers], dict[Pair, int]] = {}
         self._add_choices()
@@ -90,14 +91,14 @@ class PlacementProgram:
         chosen = zip(self.strategy_variables(maker), self.problem.strategies[maker], strict=True)
         return [(variable, strategy.gives[place], dtype) for variable, strategy in chosen]
 
-    def _uses(self, number: int) -> tuple[tuple[int, Hashable], ...]:
+    def _uses(self, number: int) -> tuple[tuple[int, Consumer], ...]:
         """Which nodes read a value, and their classes; its caller reads an output while the last node runs."""
         problem, graph = self.problem, self.problem.graph
-        found: list[tuple[int, Hashable]] = [
+        found: list[tuple[int, Consumer]] = [
             (node, (self.classes.nodes[node], place)) for node, place in graph.consumers[number]
         ]
         if number in graph.outputs and number in problem.homes and number in graph.makers:
-            found.append((len(graph.nodes) - 1, ("left", self.classes.leaves[number])))
+            found.append((len(graph.nodes) - 1, (_LEFT, self.classes.leaves[number])))
         return tuple(sorted(found, key=lambda use: use[0]))
 
     def _value_classes(self) -> dict[int, int]:
@@ -125,9 +126,9 @@ class PlacementProgram:
         for variable, layout, dtype in self.given(number):
             given.setdefault((layout, dtype), []).append(variable)
         seconds = self._seconds[own] = {}
-        graph, seen = self.problem.graph, set[Hashable]()
+        graph, seen = self.problem.graph, set[Consumer]()
         for node, place in graph.consumers[number]:
-            consumer: Hashable = (self.classes.nodes[node], place)
+            consumer: Consumer = (self.classes.nodes[node], place)
             if consumer not in seen:
                 seen.add(consumer)
                 chosen = zip(self.strategy_variables(node), self.problem.strategies[node], strict=True)
@@ -196,6 +197,15 @@ class PlacementProgram:
 
     # -- what it takes ---------------------------------------------------------------------------
 
+    @cached_property
+    def _brought_at(self) -> dict[int, tuple[tuple[int, Consumer], ...]]:
+        """As `uses`, but for what is left for the caller: it is brought there where it is made."""
+        graph, found = self.problem.graph, {}
+        for number, uses in self.uses.items():
+            left = [(graph.makers[number], consumer) for _, consumer in uses if consumer[0] == _LEFT]
+            found[number] = (*(use for use in uses if use[1][0] != _LEFT), *left)
+        return found
+
     def work(self, first: int, end: int, *, own_only: bool = False) -> Work:
         """Of the nodes from one to another. `own_only`: without moves of what is read by other nodes, too."""
         nodes: dict[int, int] = {}
@@ -209,16 +219,16 @@ class PlacementProgram:
                 moves[key] = moves.get(key, 0) + 1
         return Work(tuple(sorted(nodes.items())), tuple(sorted(moves.items(), key=lambda item: item[0][0])))
 
-    def _read_from(self, first: int, end: int) -> Iterable[tuple[int, tuple[tuple[int, Hashable], ...]]]:
+    def _read_from(self, first: int, end: int) -> Iterable[tuple[int, tuple[tuple[int, Consumer], ...]]]:
         if (first, end) == (0, len(self.problem.graph.nodes)):
-            return self.uses.items()
+            return self._brought_at.items()
         numbers = dict.fromkeys(number for node in range(first, end) for number in self._read_at[node])
-        return [(number, self.uses[number]) for number in numbers]
+        return [(number, self._brought_at[number]) for number in numbers]
 
     @cached_property
     def _read_at(self) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in self.problem.graph.nodes]
-        for number, uses in self.uses.items():
+        for number, uses in self._brought_at.items():
             for node, _ in uses:
                 found[node].append(number)
         return found

@@ -38,6 +38,12 @@ class Freedom:
     constraints: tuple[Constraint, ...] = ()
     dtypes: tuple[WeightDtypes, ...] = ()
 
+    @property
+    def tells_axes_apart(self) -> bool:
+        """Whether a mesh of 2x4 may be another choice than a mesh of 4x2."""
+        is_asked = self.allows_home is not None or self.allows_strategy is not None
+        return is_asked or any(one.tells_axes_apart for one in self.constraints)
+
 
 ANYTHING = Freedom()
 

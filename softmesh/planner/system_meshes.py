@@ -49,27 +49,37 @@ def meshes_of(
     fabric: FabricConfig | None = None,
     down: Sequence[str] = (),
     taken: Sequence[str] = (),
+    asked: Sequence[tuple[int, ...]] = (),
 ) -> tuple[SystemMesh, ...]:
     """Those that no other one could stand for, the largest first, under this fabric or any that is in use.
 
     A mesh stands for another that has a part of its devices along each axis: they need not all do something of their
-    own. `taken` are submeshes that others use: "2x4@0,0", a shape and where it begins.
+    own. Shapes that are `asked` for are offered as they are. `taken` are submeshes that others use: "2x4@0,0", a shape
+    and where it begins.
     """
     machine = with_down(load(name), list(down)) if down else load(name)
     found: dict[tuple[object, ...], SystemMesh] = {}
     errors: list[SoftmeshError] = []
     for config in (fabric,) if fabric is not None else _USUAL:
         try:
-            for mesh in _under(machine, name, config, tuple(down), taken):
-                found.setdefault(_kind_of(mesh), mesh)
+            for mesh in _under(machine, name, config, tuple(down), taken, asked):
+                found.setdefault((mesh.shape in asked and mesh.shape, *_kind_of(mesh)), mesh)
         except SoftmeshError as error:
             errors.append(error)
     if not found:
         raise MeshError(f"softmesh.plan: {name} offers no mesh: {errors[0] if errors else 'all of it is taken'}")
     every = sorted(found.values(), key=lambda mesh: (-_size(mesh), not any(line.is_ring for line in mesh.lines)))
     most = _size(every[0])
-    usual = [mesh for mesh in every if _size(mesh) == most or all(n & (n - 1) == 0 for n in mesh.shape)]
-    return tuple(mesh for at, mesh in enumerate(usual) if not any(_stands_for(other, mesh) for other in usual[:at]))
+    usual = [
+        mesh
+        for mesh in every
+        if _size(mesh) == most or all(n & (n - 1) == 0 for n in mesh.shape) or mesh.shape in asked
+    ]
+    return tuple(
+        mesh
+        for at, mesh in enumerate(usual)
+        if not any(_stands_for(o, mesh) and (mesh.shape not in asked or o.shape == mesh.shape) for o in usual[:at])
+    )
 
 
 def _size(mesh: SystemMesh) -> int:
@@ -93,7 +103,12 @@ def _stands_for(one: SystemMesh, other: SystemMesh) -> bool:
 
 
 def _under(
-    machine: Machine, name: str, config: FabricConfig, down: tuple[str, ...], taken: Sequence[str]
+    machine: Machine,
+    name: str,
+    config: FabricConfig,
+    down: tuple[str, ...],
+    taken: Sequence[str],
+    asked: Sequence[tuple[int, ...]],
 ) -> Iterator[SystemMesh]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -102,7 +117,8 @@ def _under(
             system.bring_up()
         whole = tuple(system.shape)
         in_use = _ids_of(system, taken)
-        for shape in _shapes(whole, len(system.device_ids()) - len(in_use)):
+        offered = _shapes(whole, len(system.device_ids()) - len(in_use))
+        for shape in dict.fromkeys([*offered, *asked]):
             found = _place(system, shape, in_use)
             if found is None:
                 continue

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents
-from softmesh.errors import MeshError
 from softmesh.planner.first_assignment import Priced, first_assignment
 from softmesh.planner.goal import SLOWER_AT_BEST, Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Limits, PlacementSearch, Status, classes_in
@@ -61,7 +60,6 @@ class SearchResult:
     bound: float  # of all that may be chosen
     is_out_of_time: bool
     candidates: tuple[Candidate, ...]
-    why_none: str = ""
 
 
 def searched(
@@ -92,11 +90,13 @@ def with_pipelines(choice: MeshChoice) -> Iterator[MeshChoice]:
             yield replace(choice, lines=lines, stages=whole // math.prod(shape))
 
 
-def _without_twins(choices: Sequence[MeshChoice]) -> list[MeshChoice]:
-    """Without those whose axes are joined as those of another, in whatever order."""
+def _without_twins(choices: Sequence[MeshChoice], freedom: Freedom) -> list[MeshChoice]:
+    """Without those whose axes are joined as those of another, in whatever order if nothing tells them apart."""
     kinds: dict[tuple[object, ...], MeshChoice] = {}
     for choice in choices:
-        joined = sorted((line.devices, line.links if line.devices > 1 else 0, line.is_ring) for line in choice.lines)
+        joined = [(line.devices, line.links if line.devices > 1 else 0, line.is_ring) for line in choice.lines]
+        if not freedom.tells_axes_apart:
+            joined.sort()
         kinds.setdefault((choice.stages, *joined), choice)
     return list(kinds.values())
 
@@ -132,10 +132,11 @@ class _Search:
         self._deadline, self._gap = deadline, gap
         self._finders: dict[tuple[Line, ...], StrategyFinder] = {}
         self._best: Found | None = None
-        self._why = ""
 
     def over(self, choices: Sequence[MeshChoice]) -> SearchResult:
-        looks = [look for choice in _without_twins(choices) if (look := self._at_first(choice)) is not None]
+        looks = [
+            look for choice in _without_twins(choices, self._freedom) if (look := self._at_first(choice)) is not None
+        ]
         for look in sorted(looks, key=lambda one: one.bound):
             if look.is_open and self._is_open(look):
                 self._glance_at(look)
@@ -169,7 +170,6 @@ class _Search:
         try:
             problem = self._problem(choice)
         except NoStrategy as error:
-            self._why = self._why or str(error)
             return _Look(choice, None, math.inf, why=str(error).removeprefix("softmesh.plan: "), is_open=False)
         if choice.stages > 1 and len(boundaries(problem)) + 1 < choice.stages:
             return None
@@ -270,7 +270,7 @@ class _Search:
         found.sort(key=lambda one: (one.why != "", one.seconds or math.inf, one.bound))
         bound = min((one.bound for one in found), default=math.inf)
         is_out_of_time = any(look.is_open and look.bound < self._enough for look in looks)
-        return SearchResult(self._best, bound, is_out_of_time, tuple(found), self._why)
+        return SearchResult(self._best, bound, is_out_of_time, tuple(found))
 
     def _candidate(self, look: _Look) -> Candidate:
         best = self._best
@@ -279,14 +279,3 @@ class _Search:
             return Candidate(look.choice.shape, look.choice.stages, best.seconds, bound, "")
         why = look.why or ("it takes longer" if look.seconds is not None else "not searched: the time was over")
         return Candidate(look.choice.shape, look.choice.stages, look.seconds, look.bound, why)
-
-
-def check_found(result: SearchResult) -> Found:
-    if result.best is None:
-        why = (
-            "no plan was found in time: give it more"
-            if result.is_out_of_time
-            else "nothing fits the memory of these devices: take more of them, or a smaller dtype"
-        )
-        raise MeshError(result.why_none or f"softmesh.plan: {why}.")
-    return result.best

@@ -14,7 +14,7 @@ import torch
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, NotModelled
 from softmesh.hardware.enums import DataType, Layout
-from softmesh.planner.torch_ops import TORCH_OPS
+from softmesh.planner.torch_ops import SHAPED, TORCH_OPS
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.from_torch_values import from_torch
 
@@ -32,7 +32,7 @@ def function_of(torch_module: torch.nn.Module, inputs: Sequence[Any] | Mapping[s
     module: dict[str, Any] = {}  # a leaf is called by the path on which it is found here
 
     def planned(device: MeshDevice, *values: torch.Tensor) -> Any:
-        return graph.run(device, values, module)
+        return _Run(graph, device, module).results(values)
 
     return planned
 
@@ -40,16 +40,16 @@ def function_of(torch_module: torch.nn.Module, inputs: Sequence[Any] | Mapping[s
 class _ExportedGraph:
     def __init__(self, exported: Any) -> None:
         signature = exported.graph_signature
-        self._nodes = list(exported.graph.nodes)
+        self.nodes = list(exported.graph.nodes)
+        self.inputs: list[str] = list(signature.user_inputs)
         self._state: dict[str, torch.Tensor] = {**exported.constants, **exported.state_dict}
-        self._kept: dict[str, str] = {
-            **signature.inputs_to_parameters,
+        self._parameters: dict[str, str] = dict(signature.inputs_to_parameters)
+        self._buffers: dict[str, str] = {
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
-        self._inputs: list[str] = list(signature.user_inputs)
-        self._transposed = self._read_only_by("linear", at=1)
-        self._tables = self._read_only_by("embedding", at=0)
+        self.transposed = self._read_only_by("linear", at=1)
+        self.tables = self._read_only_by("embedding", at=0)
         if signature.buffers_to_mutate:
             changed = ", ".join(signature.buffers_to_mutate.values())
             raise NotModelled(f"softmesh.plan: the torch module changes its buffers {changed}: make them inputs.")
@@ -59,68 +59,150 @@ class _ExportedGraph:
         target = getattr(torch.ops.aten, op).default
         return {
             node.name
-            for node in self._nodes
-            if node.op == "placeholder" and node.users and node.name in self._kept
+            for node in self.nodes
+            if node.op == "placeholder" and node.users and node.name in self._parameters
             if all(user.target is target and user.args[at] is node for user in node.users)
         }
 
-    def run(self, device: MeshDevice, values: Sequence[torch.Tensor], module: dict[str, Any]) -> Any:
-        given = dict(zip(self._inputs, values, strict=True))
-        known: dict[Any, Any] = {}
-        for node in self._nodes:
-            if node.op == "placeholder":
-                name = self._kept.get(node.name, node.name)
-                kept = node.name in self._kept
-                known[node] = self._put(node.name, self._state[name] if kept else given[node.name], device)
-                module[name] = known[node]
-            elif node.op == "output":
-                results = [known[one] for one in node.args[0]]
+    def name_of(self, node: Any) -> str:
+        """What its value is called among the tensors of a plan."""
+        return self._parameters.get(node.name) or self._buffers.get(node.name) or str(node.name)
+
+    def parameter(self, node: Any) -> torch.Tensor | None:
+        name = self._parameters.get(node.name)
+        return None if name is None else self._state[name]
+
+    def buffer(self, node: Any) -> torch.Tensor | None:
+        name = self._buffers.get(node.name)
+        return None if name is None else self._state[name]
+
+
+class _Run:
+    """Of an exported graph on a device.
+
+    What depends on no input and no parameter, a mask or the angles of positions, is computed by torch. It is put on the
+    device as a tensor of the plan where an op reads it.
+    """
+
+    def __init__(self, graph: _ExportedGraph, device: MeshDevice, tensors: dict[str, Any]) -> None:
+        """`tensors` is given all that are put on the device, by name."""
+        self._graph, self._device, self._tensors = graph, device, tensors
+        self._known: dict[Any, Any] = {}  # torch tensors, and those of the device
+
+    def results(self, values: Sequence[torch.Tensor]) -> Any:
+        given = dict(zip(self._graph.inputs, values, strict=True))
+        for node in self._graph.nodes:
+            if node.op == "output":
+                results = [self._on_device(one, node) for one in node.args[0]]
                 return results[0] if len(results) == 1 else tuple(results)
-            else:
-                known[node] = self._done(node, known)
+            self._known[node] = self._begun(node, given) if node.op == "placeholder" else self._done(node)
         raise AssertionError("an exported graph ends in its output")
 
-    def _put(self, name: str, values: torch.Tensor, device: MeshDevice) -> Any:
-        if name in self._transposed:
+    def _begun(self, node: Any, given: Mapping[str, torch.Tensor]) -> Any:
+        graph, buffer = self._graph, self._graph.buffer(node)
+        if buffer is not None:
+            return buffer
+        values = graph.parameter(node)
+        values = given[node.name] if values is None else values.detach()
+        if node.name in graph.transposed:
             values = values.T.contiguous()
-        if values.is_floating_point():
-            layout = Layout.ROW_MAJOR if name in self._tables else Layout.TILE
-            return from_torch(values.detach(), DataType.BFLOAT16, layout=layout, device=device)
-        return from_torch(values.to(torch.int32), DataType.UINT32, layout=Layout.ROW_MAJOR, device=device)
+        is_table = node.name in graph.tables or not values.is_floating_point()
+        return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE)
 
-    def _done(self, node: Any, known: Mapping[Any, Any]) -> Any:
-        args = torch.fx.node.map_arg(tuple(node.args), lambda one: known[one])
-        kwargs = torch.fx.node.map_arg(dict(node.kwargs), lambda one: known[one])
+    def _put(self, name: str, values: torch.Tensor, layout: Layout) -> Any:
+        is_float = values.is_floating_point()
+        dtype, values = (DataType.BFLOAT16, values) if is_float else (DataType.UINT32, values.to(torch.int32))
+        self._tensors[name] = from_torch(values, dtype, layout=layout, device=self._device)
+        return self._tensors[name]
+
+    def _done(self, node: Any) -> Any:
         if node.target is operator.getitem:
-            return args[0][args[1]]
+            return self._known[node.args[0]][node.args[1]]
         name = getattr(node.target, "_name", str(node.target)).removeprefix("aten::")
-        if name == "linear":
-            return _linear(node, args, self._transposed)
-        make = TORCH_OPS.get(name) or TORCH_OPS.get(name.partition(".")[0])
-        if make is None:
-            raise NotModelled(_not_covered(node, name))
+        short = name.partition(".")[0]
+        known = [self._known[one] for one in node.all_input_nodes]
+        if short in SHAPED or all(map(_is_host, known)):
+            return self._by_torch(node, short)
+        args = torch.fx.node.map_arg(tuple(node.args), lambda one: self._on_device(one, node))
+        kwargs = torch.fx.node.map_arg(dict(node.kwargs), lambda one: self._on_device(one, node))
         value = node.meta.get("val")
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-        try:
-            return make(shape, *args, **kwargs)
-        except TypeError as error:
-            raise NotModelled(f"{_not_covered(node, name)} ({error})") from error
+        if short == "linear":
+            made = _linear(args, is_transposed=node.args[1].name in self._graph.transposed)
+        else:
+            made = _called(node, name, shape, args, kwargs)
+        if node.target._schema.is_mutable:
+            self._known[node.args[0]] = made
+        return made
+
+    def _by_torch(self, node: Any, short: str) -> Any:
+        if short in SHAPED:
+            value = node.meta["val"]
+            return torch.full(tuple(value.shape), SHAPED[short](node), dtype=value.dtype)
+        with torch.no_grad():
+            args = torch.fx.node.map_arg(tuple(node.args), self._known.__getitem__)
+            return node.target(*args, **torch.fx.node.map_arg(dict(node.kwargs), self._known.__getitem__))
+
+    def _on_device(self, node: Any, reader: Any) -> Any:
+        """As an op takes it: numbers as such, indices in rows, what is not hidden as 1 or, for attention, as 0."""
+        value = self._known[node]
+        if not isinstance(value, torch.Tensor):
+            _check_mask(node, reader)
+            return value
+        if not value.dim():
+            return value.item()
+        is_index, is_mask = _reads(reader, "embedding"), value.dtype is torch.bool and _reads(reader, _ATTENTION)
+        name = self._graph.name_of(node) + (".added" if is_mask else "")
+        if name not in self._tensors:
+            if is_mask:
+                value = torch.zeros(value.shape).masked_fill(value.logical_not(), -torch.inf)
+            self._put(name, value if is_index else value.float(), Layout.ROW_MAJOR if is_index else Layout.TILE)
+        return self._tensors[name]
 
 
-def _linear(node: Any, args: Sequence[Any], transposed: set[str]) -> Any:
-    other_way = node.args[1].name in transposed
+_ATTENTION = "scaled_dot_product_attention"
+
+
+def _reads(reader: Any, op: str) -> bool:
+    return str(reader.target).removeprefix("aten.").partition(".")[0] == op
+
+
+def _check_mask(node: Any, reader: Any) -> None:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor) and value.dtype is torch.bool and _reads(reader, _ATTENTION):
+        why = "with a mask of booleans that depends on inputs: add one of 0 and -inf to the scores"
+        raise NotModelled(_not_covered(reader, _ATTENTION, why))
+
+
+def _is_host(value: Any) -> bool:
+    several = value if isinstance(value, tuple | list) else [value]
+    return all(isinstance(one, torch.Tensor | int | float | bool | None) for one in several)
+
+
+def _called(node: Any, name: str, shape: tuple[int, ...], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    make = TORCH_OPS.get(name) or TORCH_OPS.get(name.partition(".")[0])
+    if make is None:
+        raise NotModelled(_not_covered(node, name))
+    try:
+        return make(shape, *args, **kwargs)
+    except TypeError as error:
+        raise NotModelled(_not_covered(node, name, f"with {error}")) from error
+
+
+def _linear(args: Sequence[Any], *, is_transposed: bool) -> Any:
     x, weight, *bias = args
-    return OPERATIONS["linear"](x, weight, bias=bias[0] if bias else None, transpose_b=not other_way)
+    return OPERATIONS["linear"](x, weight, bias=bias[0] if bias else None, transpose_b=not is_transposed)
 
 
-def _not_covered(node: Any, name: str) -> str:
+def _not_covered(node: Any, name: str, how: str = "") -> str:
     stack = node.meta.get("nn_module_stack") or {}
     where = [path for path, _ in stack.values() if path]
     site = (node.meta.get("stack_trace") or "").strip().splitlines()
     line = f" ({site[-1].strip()})" if site else ""
-    module = f"in {where[-1]} " if where else ""
-    covered = ", ".join(sorted({"linear", *(one.partition(".")[0] for one in TORCH_OPS)}))
+    module = f" in {where[-1]}" if where else ""
+    covered = sorted({"linear", *(one.partition(".")[0] for one in TORCH_OPS)})
+    told = ", ".join(one for one in covered if not one.startswith("_") and not one.endswith("_"))
     return (
-        f"softmesh.plan: the torch module calls aten.{name} {module}{line}, which is not covered, or not with these "
-        f"arguments. Covered are {covered}. Write this part with ttnn's ops, and plan the function."
+        f"softmesh.plan: the torch module calls aten.{f'{name} {how}'.rstrip()}{module}{line}, which is not covered. "
+        f"Covered are {told}. Write this part with ttnn's ops, and plan the function."
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.hardware.enums import Layout
+from softmesh.hardware.enums import DataType, Layout
 
 Shape = tuple[int, ...]
 Make = Callable[..., Any]
@@ -79,9 +80,17 @@ def _attention(
 ) -> Any:
     if dropout_p:
         raise TypeError("dropout in attention: call module.eval() first")
-    return OPERATIONS["transformer.scaled_dot_product_attention"](
-        q, k, v, attn_mask=attn_mask, is_causal=is_causal, scale=scale
+    q, k, v = (_of_rank_4(one) for one in (q, k, v))
+    mask = None if attn_mask is None else _of_rank_4(attn_mask)
+    made = OPERATIONS["transformer.scaled_dot_product_attention"](
+        q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale
     )
+    return made if len(shape) == 4 else OPERATIONS["reshape"](made, shape)
+
+
+def _of_rank_4(x: Any) -> Any:
+    missing = 4 - len(x.shape)
+    return OPERATIONS["reshape"](x, (1,) * missing + tuple(x.shape)) if missing > 0 else x
 
 
 def _gelu(shape: Shape, x: Any, *, approximate: str = "none") -> Any:
@@ -139,17 +148,117 @@ def _chunk(shape: Shape, x: Any, chunks: int, dim: int = 0) -> list[Any]:
     return _split(shape, x, -(-x.shape[dim] // chunks), dim)
 
 
+def _selected(shape: Shape, x: Any, dim: int, index: int) -> Any:
+    at = dim % len(x.shape)
+    first = index % x.shape[at]
+    one = tuple(1 if d == at else n for d, n in enumerate(x.shape))
+    return OPERATIONS["reshape"](_sliced(one, x, at, first, first + 1), shape)
+
+
+def _unbound(shape: Shape, x: Any, dim: int = 0) -> list[Any]:
+    at = dim % len(x.shape)
+    rest = tuple(n for d, n in enumerate(x.shape) if d != at)
+    return [_selected(rest, x, at, index) for index in range(x.shape[at])]
+
+
+def _expanded(shape: Shape, x: Any, *_: Any, **__: Any) -> Any:
+    """Ops spread what has an extent of 1 themselves; what is kept so is made so."""
+    if len(x.shape) < len(shape):
+        x = OPERATIONS["reshape"](x, (1,) * (len(shape) - len(x.shape)) + tuple(x.shape))
+    counts = tuple(n // own for n, own in zip(shape, tuple(x.shape), strict=True))
+    return OPERATIONS["repeat"](x, counts) if any(n > 1 for n in counts) else x
+
+
+def _repeated_each(shape: Shape, x: Any, repeats: Any, dim: int | None = None, **_: Any) -> Any:
+    if not isinstance(repeats, int) or dim is None:
+        raise TypeError("repeats of their own for each element")
+    return OPERATIONS["repeat_interleave"](x, repeats, dim)
+
+
+def _cast(shape: Shape, x: Any, *given: Any, **named: Any) -> Any:
+    """Numbers keep the dtype that they have here; integers become such numbers."""
+    wanted = next((one for one in (*given, *named.values()) if isinstance(one, torch.dtype)), None)
+    if wanted is None or not wanted.is_floating_point or x.dtype is not DataType.UINT32:
+        return x
+    return OPERATIONS["typecast"](OPERATIONS["to_layout"](x, Layout.TILE), DataType.BFLOAT16)
+
+
+def _einsum(shape: Shape, equation: str, operands: Sequence[Any], *_: Any, **__: Any) -> Any:
+    """Of two operands, as one product of matrices."""
+    given, arrow, wanted = equation.replace(" ", "").partition("->")
+    words = given.split(",")
+    if len(words) != 2 or not arrow or "." in equation or any(len(set(word)) < len(word) for word in (*words, wanted)):
+        raise TypeError(f"einsum of {equation!r}")
+    first, second = words
+    both = [one for one in first if one in second and one in wanted]
+    summed = [one for one in first if one in second and one not in wanted]
+    left, right = ([one for one in word if one not in (*both, *summed)] for word in words)
+    if not {*left, *right} <= {*wanted}:
+        raise TypeError(f"einsum of {equation!r}")
+    sizes = {
+        one: n for word, x in zip(words, operands, strict=True) for one, n in zip(word, tuple(x.shape), strict=True)
+    }
+
+    def laid(x: Any, word: str, *groups: Sequence[str]) -> Any:
+        dims = [word.index(one) for group in groups for one in group]
+        turned = x if dims == sorted(dims) else OPERATIONS["permute"](x, tuple(dims))
+        return OPERATIONS["reshape"](turned, tuple(math.prod(sizes[one] for one in group) for group in groups))
+
+    a, b = laid(operands[0], first, both, left, summed), laid(operands[1], second, both, summed, right)
+    made = OPERATIONS["reshape"](OPERATIONS["matmul"](a, b), tuple(sizes[one] for one in (*both, *left, *right)))
+    dims = tuple([*both, *left, *right].index(one) for one in wanted)
+    return made if dims == tuple(range(len(dims))) else OPERATIONS["permute"](made, dims)
+
+
+def _both(value: Any) -> list[Any]:
+    """Of rows and of columns."""
+    given = [value] if isinstance(value, int | str) else list(value)
+    return given * 2 if len(given) == 1 else given
+
+
+def _patches(
+    shape: Shape,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """A convolution whose windows lie side by side is a product for each of them."""
+    batch, channels, *_ = tuple(x.shape)
+    outs, _, down, across = tuple(weight.shape)
+    if [_both(stride), _both(padding), _both(dilation)] != [[down, across], [0, 0], [1, 1]] or groups != 1:
+        raise TypeError("windows that lie over each other, padding, dilation or groups")
+    _, _, rows, columns = shape
+    cut = OPERATIONS["slice"](x, [0] * 4, [batch, channels, rows * down, columns * across])
+    windows = OPERATIONS["reshape"](cut, (batch, channels, rows, down, columns, across))
+    flat = (batch, rows * columns, channels * down * across)
+    flat_windows = OPERATIONS["reshape"](OPERATIONS["permute"](windows, (0, 2, 4, 1, 3, 5)), flat)
+    flat_weight = OPERATIONS["reshape"](weight, (outs, flat[-1]))
+    made = OPERATIONS["linear"](flat_windows, flat_weight, bias=bias, transpose_b=True)
+    return OPERATIONS["permute"](OPERATIONS["reshape"](made, (batch, rows, columns, outs)), (0, 3, 1, 2))
+
+
 def _as_it_is(shape: Shape, x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
 TORCH_OPS: dict[str, Make] = {
     **_same("relu", "silu", "tanh", "sigmoid", "exp", "rsqrt", "sqrt", "neg", "abs"),
+    **_same("cos", "sin", "log", "square", "reciprocal", "erf", "logical_not"),
+    **{f"{name}_": make for name, make in _same("relu", "silu", "tanh", "sigmoid").items()},
     **_of_two("add", "add", has_alpha=True),
     **_of_two("add_", "add", has_alpha=True),
     **_of_two("sub", "subtract", has_alpha=True),
     **_of_two("mul", "multiply"),
+    **_of_two("mul_", "multiply"),
     **_of_two("div", "divide"),
+    **_of_two("rsub", "rsub", has_alpha=True),
+    **_of_two("maximum", "maximum"),
+    **_of_two("minimum", "minimum"),
+    **{name: made for one in ("ge", "gt", "le", "lt", "eq", "ne") for name, made in _of_two(one, one).items()},
     "matmul": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "bmm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "mm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
@@ -157,6 +266,8 @@ TORCH_OPS: dict[str, Make] = {
     "reshape": _reshape,
     "flatten": _reshape,
     "unflatten": _reshape,
+    "view_as": _reshape,
+    "reshape_as": _reshape,
     "squeeze": _reshape,
     "unsqueeze": _reshape,
     "transpose": _transpose,
@@ -170,18 +281,42 @@ TORCH_OPS: dict[str, Make] = {
     "softmax": _softmax,
     "_softmax": _softmax,
     "dropout": _dropout,
+    "amax": _reduced("max"),
+    "amin": _reduced("min"),
+    "topk": lambda shape, x, k, dim=-1, largest=True, sorted=True: OPERATIONS["topk"](x, k, dim, largest, sorted),
     "mean": _reduced("mean"),
     "sum": _reduced("sum"),
     "pow": _pow,
     "cat": lambda shape, tensors, dim=0: OPERATIONS["concat"](list(tensors), dim),
     "slice": _sliced,
     "split": _split,
+    "select": _selected,
+    "unbind": _unbound,
+    "expand": _expanded,
+    "expand_as": _expanded,
+    "repeat": _expanded,
+    "repeat_interleave": _repeated_each,
+    "masked_fill": lambda shape, x, mask, value: OPERATIONS["where"](mask, value, x),
+    "where": lambda shape, condition, a, b: OPERATIONS["where"](condition, a, b),
+    "clamp": lambda shape, x, min=None, max=None: OPERATIONS["clamp"](x, min, max),
+    "conv2d": _patches,
+    "einsum": _einsum,
     "split_with_sizes": _split,
     "chunk": _chunk,
     "contiguous": _as_it_is,
     "clone": _as_it_is,
-    "to": _as_it_is,
-    "_to_copy": _as_it_is,
+    "to": _cast,
+    "_to_copy": _cast,
+    "type_as": _as_it_is,
+    "_assert_tensor_metadata": lambda *_, **__: None,
     "detach": _as_it_is,
     "alias": _as_it_is,
+}
+
+# What is made for its shape alone: filled with what of its call.
+SHAPED: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("zeros_like", "new_zeros", "empty_like", "new_empty"), lambda node: 0),
+    **dict.fromkeys(("ones_like", "new_ones"), lambda node: 1),
+    "full_like": lambda node: node.args[1],
+    "new_full": lambda node: node.args[2],
 }

@@ -100,6 +100,33 @@ def test_a_constraint_that_no_mesh_keeps_is_named_alone() -> None:
         planned(MeshShapeIs((3, 3)), NotReplicated("up"))
 
 
+def test_axes_that_a_constraint_tells_apart_are_both_looked_at() -> None:
+    """Two chips of four, as 2x1 and as 1x2: only one of them has an axis 0 to be split along."""
+    along = Pinned("layers.*", (Shard(0), Replicate()))
+    split = [along, NotReplicated("layers.*")]
+    found = plan(layers, "T3000", {"count": 4}, goal="prefill", stages=4, constraints=split)
+    assert found.mesh_shape == (2, 1)
+
+
+def layers(device: ttnn.MeshDevice, count: int) -> ttnn.Tensor:
+    def weight(*shape: int) -> ttnn.Tensor:
+        return ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    model = {"layers": [weight(512, 512) for _ in range(count)]}
+    x = weight(1, 1, 64, 512)
+    for w in model["layers"]:
+        x = ttnn.relu(ttnn.matmul(x, w))
+    return x
+
+
+def test_a_mesh_that_is_too_small_alone_may_do_in_stages() -> None:
+    """The shape rules out larger meshes, and the memory one stage."""
+    whole = [MeshShapeIs((1, 1)), MemoryShare(2.5e-4)]
+    found = plan(layers, "T3000", {"count": 8}, constraints=whole)
+    assert found.mesh_shape == (1, 1)
+    assert len(found.stages) > 1
+
+
 def test_memory_takes_part_in_conflicts() -> None:
     with pytest.raises(RuntimeError, match=r"tensors take at most 0% of each device's memory"):
         planned(MemoryShare(1e-5), NotReplicated("up"))

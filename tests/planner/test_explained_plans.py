@@ -6,10 +6,12 @@ import io
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from planned_models import decode, drawn_plan, mlp, opened, problem_on
 from rich.console import Console
 
 import softmesh as ttnn
+from softmesh.planner.explanation.own_ops import share_own_ops_could_save
 from softmesh.planner.explanation.plan_explanation import PlanExplanation
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.problem_setup import Freedom
@@ -99,9 +101,68 @@ def test_where_memory_is_short_more_of_it_helps() -> None:
         tight = plan(mlp, mesh, freedom=Freedom(memory_share=1.05 * less.cost.peak / free.problem.memory_bytes))
         explained = tight.explained(1, 4.0)
     assert explained.bottlenecks.is_tight
-    assert any("which decides what fits" in line for line in explained.binding)
+    assert any("nearly all there is" in line for line in explained.binding)
     (gib,) = [change for change in explained.changes if "GiB" in change.what]
     assert gib.seconds == pytest.approx(free.seconds, rel=1e-2)
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> LayoutPlan:
+    return plan(blocks, "T3000", {"rows": 2048}, goal="prefill", stages=2)
+
+
+def blocks(device: ttnn.MeshDevice, rows: int, count: int = 4) -> ttnn.Tensor:
+    def weight(*shape: int) -> ttnn.Tensor:
+        return ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+
+    layers = [{"up": weight(1024, 4096), "down": weight(4096, 1024)} for _ in range(count)]
+    x = weight(1, 1, rows, 1024)
+    for w in layers:
+        x = ttnn.add(x, ttnn.linear(ttnn.linear(x, w["up"], activation="gelu"), w["down"]))
+    return x
+
+
+def test_a_pipeline_waits_for_its_slowest_stage(pipeline: LayoutPlan) -> None:
+    explained = pipeline.explained(0)
+    assert sum(part.seconds for part in explained.bottlenecks.parts) == pytest.approx(pipeline.seconds)
+    assert explained.binding[0] == "stage 0 of 2 sets the pace"
+    assert any("handing values on" in line for line in explained.binding)
+
+
+def test_what_a_pipeline_is_compared_with_is_a_pipeline(pipeline: LayoutPlan) -> None:
+    """Of each other plan the pace is told, and not the time of all its stages together."""
+    explained = pipeline.explained(5, 12.0)
+    others = [one for one in explained.lost if not one.what.startswith("a ")]
+    assert others
+    for one in others:
+        assert one.seconds is not None
+        assert pipeline.seconds * 0.999 <= one.seconds < sum(stage.seconds for stage in pipeline.stages)
+    more = {one.what: one.seconds for one in explained.changes}
+    assert more["one more link along each axis and between stages"] < pipeline.seconds
+    assert more["one more GiB on each device"] == pipeline.seconds
+    (twice,) = [
+        seconds for what, seconds in more.items() if what.startswith("twice the chips, as a ") and "stage" in what
+    ]
+    assert twice is not None
+    assert twice < pipeline.seconds
+
+
+def test_what_ops_of_its_own_would_change_is_told() -> None:
+    def attention(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        q, k, v = (
+            ttnn.from_torch(torch.zeros(1, 1, 16384, 128), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            for _ in range(3)
+        )
+        return ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    with opened((1, 4), "T3000") as mesh:
+        found, free = plan(attention, mesh), plan(attention, mesh, freedom=Freedom(plain_only=False))
+    (own,) = [one for one in found.explained(1, 4.0).changes if "--own-ops" in one.what]
+    assert own.seconds == pytest.approx(free.seconds, rel=0.02)
+    assert free.seconds < found.seconds / 2
+    assert share_own_ops_could_save(found) > 0.5
+    assert not [one for one in free.explained(1, 4.0).changes if "--own-ops" in one.what]
+    assert share_own_ops_could_save(free) == 0
 
 
 def test_text_page_and_picture_name_the_ops_and_what_is_sent(drawn: LayoutPlan, explained: PlanExplanation) -> None:

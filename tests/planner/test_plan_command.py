@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,20 @@ def mlp(device, width=1024, rows=32):
     x, up, down = weight(1, 1, rows, width), weight(width, 4 * width), weight(4 * width, width)
     return ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down)
 """
+
+
+LONG_CONTEXT = """
+import torch
+import ttnn
+
+def attention(device, length=32768):
+    q, k, v = (
+        ttnn.from_torch(torch.zeros(1, 1, length, 128), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        for _ in range(3)
+    )
+    return ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True)
+"""
+T3000 = ("--system", "T3000")
 
 
 @pytest.fixture
@@ -48,7 +63,7 @@ def test_it_tells_what_to_open_what_it_takes_and_how_good_that_is(program: str) 
     lines = {line.split()[0]: line for line in result.output.splitlines() if line}
     assert "of T3000, FABRIC_1D" in lines["open"]
     assert "tensor" in lines["parallel"]
-    assert "above the best of all meshes and stages" in lines["decode"]
+    assert "above the best of 2 meshes and stages that were looked at" in lines["decode"]
     assert "GB on each device" in lines["memory"]
 
 
@@ -68,6 +83,21 @@ def test_an_axis_is_kept_for_users(program: str) -> None:
     tensors = found["tensors"]
     assert isinstance(tensors, dict)
     assert tensors["up"]["placements"][0] == "Replicate"
+
+
+@pytest.mark.parametrize("shape", ["1x4", "4x2", "2x3", "1x1"])
+def test_any_mesh_that_can_be_opened_may_be_asked_for(program: str, shape: str) -> None:
+    assert document(program, "--system", "T3000", "--mesh", shape)["mesh"] == [int(n) for n in shape.split("x")]
+
+
+def test_what_is_not_looked_at_is_told(program: str, tmp_path: Path) -> None:
+    told = run(program, "--system", "T3000", "--goal", "training").output
+    assert "in several stages: a step of training is not cut" in told
+    assert "own ops" not in told
+    long = tmp_path / "long.py"
+    long.write_text(LONG_CONTEXT)
+    assert re.search(r"own ops +a ring of keys .*--own-ops\) could save up to 8\d%", run(str(long), *T3000).output)
+    assert "own ops" not in run(str(long), *T3000, "--own-ops").output
 
 
 def test_a_conflict_is_an_answer_with_a_code_of_its_own(program: str) -> None:
@@ -104,6 +134,15 @@ def test_arguments_that_a_function_hands_on_are_taken(tmp_path: Path) -> None:
         (["--system", "T3000", "--fabric", "1D"], "There is no fabric config '1D'"),
         (["--system", "T3000", "--split", "wq"], "no weight, input or cache is called 'wq'"),
         (["--system", "T3000", "--memory-share", "2"], "between 0 and 1"),
+        (["--system", "T3000", "--pin", "up=S1"], "up lies as Shard(1) cannot be: it has 1 placement, and a mesh here"),
+        (["--system", "T3000", "--pin", "up=R,S4"], "up [1024, 4096] has no dim 4"),
+        (["--system", "T3000", "--pieces", "up=2:32"], "up [1024, 4096] has no dim 2"),
+        (["--system", "T3000", "--users-axis", "2"], "a mesh here has axes 0 to 1"),
+        (["--system", "T3000", "--users-axis", "-1"], "a mesh here has axes 0 to 1"),
+        (["--system", "T3000", "--mesh", "8"], "a mesh here has 2 axes"),
+        (["--system", "T3000", "--stages", "3"], "cut into equal stages, 1, 2, 4, 8, and not into 3"),
+        (["--system", "T3000", "--stages", "2"], "2 stages need as many layers, and 1 can be told apart"),
+        (["--system", "T3000", "--gap", "-1"], "gap is a part of the plan's time"),
         (["--system", "T3001"], "No system is called 'T3001'"),
         (["--system", "T3000", "--down", "link:0-9"], "9"),
         ([], "Missing option '--system'"),

@@ -76,6 +76,96 @@ def test_any_plan_at_all_makes_what_one_device_makes(model: Model, shape: tuple[
     assert_close(run(found.source(), values_of(model)), on_one_device(model))
 
 
+def in_shards(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    """Tuned for one device: its memory, its cores."""
+    x, w = put(drawn(64, 128), device), put(drawn(128, 256), device)
+    shards = ttnn.create_sharded_memory_config((64, 128), ttnn.CoreGrid(x=2, y=2), ttnn.ShardStrategy.BLOCK)
+    y = ttnn.relu(ttnn.interleaved_to_sharded(x, shards), memory_config=shards)
+    y = ttnn.to_memory_config(ttnn.sharded_to_interleaved(y, ttnn.DRAM_MEMORY_CONFIG), ttnn.L1_MEMORY_CONFIG)
+    tuned = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=(2, 2),
+        in0_block_w=1,
+        out_subblock_h=1,
+        out_subblock_w=1,
+        per_core_M=1,
+        per_core_N=4,
+        transpose_mcast=False,
+        fused_activation=None,
+    )
+    return ttnn.linear(y, w, program_config=tuned)
+
+
+def convolved(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    images = put(drawn(4, 16, 16, 8), device)
+    weight = ttnn.from_torch(drawn(16, 8, 3, 3), ttnn.bfloat16)
+    made = ttnn.conv2d(
+        input_tensor=ttnn.to_layout(images, ttnn.ROW_MAJOR_LAYOUT),
+        weight_tensor=weight,
+        device=device,
+        in_channels=8,
+        out_channels=16,
+        batch_size=4,
+        input_height=16,
+        input_width=16,
+        kernel_size=(3, 3),
+        stride=(1, 1),
+        padding=(1, 1),
+    )
+    return ttnn.max_pool2d(
+        ttnn.relu(made),
+        batch_size=4,
+        input_h=16,
+        input_w=16,
+        channels=16,
+        kernel_size=[2, 2],
+        stride=[2, 2],
+        padding=[0, 0],
+        dilation=[1, 1],
+    )
+
+
+def test_images_are_shared_by_devices() -> None:
+    split = Freedom(allows_home=lambda value, home: value.name != "images" or home.layout[1] == ttnn.Shard(0))
+    with opened((1, 4)) as mesh:
+        found = plan(convolved, mesh, freedom=split)
+        with found.followed(mesh):
+            followed = ttnn.compose(convolved(mesh))
+    assert {names[1] for names in (one.split_names for one in found.strategies)} >= {"split images"}
+    assert "batch_size=4 // mesh.shape[1]" in found.source()
+    assert_close(run(found.source(), values_of(convolved)), on_one_device(convolved))
+    assert_close(followed, on_one_device(convolved))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_any_plan_of_images_makes_what_one_device_makes(seed: int) -> None:
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(convolved, mesh), seed)
+    assert_close(run(found.source(), values_of(convolved)), on_one_device(convolved))
+
+
+@pytest.mark.parametrize("model", [in_shards, convolved])
+def test_what_is_tuned_for_one_device_is_planned_without_that(model: Model) -> None:
+    with opened((2, 4)) as mesh:
+        found = plan(model, mesh)
+        with found.followed(mesh):
+            followed = ttnn.compose(model(mesh))
+    made = run(found.source(), values_of(model))
+    assert_close(made, on_one_device(model))
+    assert_close(followed, on_one_device(model))
+
+
+def test_what_a_function_hands_back_as_it_was_is_an_output_too() -> None:
+    def both(device: ttnn.MeshDevice) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        x = put(drawn(32, 64), device)
+        return x, ttnn.relu(x)
+
+    with opened((1, 2)) as mesh:
+        source = plan(both, mesh).source()
+    same, made = loaded(source)["run"](values_of(both))
+    assert_close(same, drawn(32, 64))
+    assert_close(made, drawn(32, 64).relu())
+
+
 def test_layers_become_a_function_and_the_names_of_weights_stay() -> None:
     with opened((1, 8)) as mesh:
         source = plan(decode, mesh).source()

@@ -127,6 +127,117 @@ def test_so_does_any_plan_at_all(model: Model) -> None:
     assert ttnn.pearson_correlation_coefficient(expected, made.float()) > 0.999
 
 
+class Encoder(nn.Module):
+    """Positions and types of its own making, a mask of integers, queries of the first token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places, self.kinds = (nn.Embedding(n, WIDTH) for n in (256, 64, 2))
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, HEADS, 256, batch_first=True) for _ in range(2))
+        self.head = nn.Linear(WIDTH, 32)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = (1.0 - mask[:, None].float()) * -10000.0
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1])) + self.kinds(torch.zeros_like(tokens))
+        for layer in self.layers:
+            x = layer(x, hidden.expand(-1, x.shape[1], -1).repeat_interleave(HEADS, 0))
+        made: torch.Tensor = self.head(torch.tanh(x[:, 0]))
+        return made
+
+
+class Vision(nn.Module):
+    """Patches by a convolution, a token for the class, queries, keys and values unbound from one product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 8, 8)
+        self.first, self.places = nn.Parameter(torch.randn(1, 1, WIDTH)), nn.Parameter(torch.randn(1, 17, WIDTH))
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, 32)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.places
+        q, k, v = self.qkv(x).reshape(*x.shape[:2], 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=torch.ones(17, 17).tril().bool())
+        made: torch.Tensor = self.out(seen.transpose(1, 2).flatten(2).relu_()[:, 0])
+        return made
+
+
+class Grouped(nn.Module):
+    """Angles and masks that are computed in it, keys that several heads share, weights that are shared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(256, WIDTH), nn.Linear(WIDTH, 256, bias=False)
+        self.head.weight = self.tokens.weight
+        self.wq, self.wk, self.wv = (nn.Linear(WIDTH, n, bias=False) for n in (WIDTH, WIDTH // 2, WIDTH // 2))
+        self.register_buffer("steps", 10.0 ** -torch.linspace(0, 4, 16))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        (users, length), x = tokens.shape, self.tokens(tokens)
+        angles = torch.outer(torch.arange(length).float(), self.steps).repeat(1, 2)
+        q, k, v = (w(x).view(users, length, -1, 32).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        q, k = (y * angles.cos() + torch.cat([-y[..., 16:], y[..., :16]], -1) * angles.sin() for y in (q, k))
+        k, v = (y[:, :, None].expand(-1, -1, 2, -1, -1).reshape(users, HEADS, length, 32) for y in (k, v))
+        scores = (q @ k.transpose(2, 3) / 32**0.5).masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+        seen = torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+        made: torch.Tensor = self.head(x + seen.transpose(1, 2).reshape(users, length, -1))
+        return made
+
+
+class Experts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 4, bias=False)
+        self.up, self.down = (nn.Parameter(torch.randn(4, *s) / 8) for s in ((WIDTH, 64), (64, WIDTH)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shares = self.router(x).softmax(-1)
+        shares = torch.where(shares >= shares.topk(2, -1)[0][..., -1:], shares, torch.zeros_like(shares))
+        inner = nn.functional.silu(torch.einsum("td,edf->etf", x, self.up))
+        made = torch.einsum("etf,efd->etd", inner, self.down) * shares.t()[:, :, None]
+        return made.sum(0)
+
+
+OTHERS: list[tuple[type[nn.Module], list[torch.Tensor]]] = [
+    (Encoder, [TOKENS, (TOKENS < 150).int()]),
+    (Vision, [torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))]),
+    (Grouped, [TOKENS]),
+    (Experts, [torch.randn(32, WIDTH, generator=torch.Generator().manual_seed(2))]),
+]
+
+
+@pytest.mark.parametrize(("kind", "inputs"), OTHERS, ids=[kind.__name__ for kind, _ in OTHERS])
+def test_what_depends_on_no_input_is_a_tensor_of_the_plan(kind: type[nn.Module], inputs: list[torch.Tensor]) -> None:
+    torch.manual_seed(0)
+    module = kind().eval()
+    found = plan(module, "N300", inputs)
+    with torch.no_grad():
+        expected = module(*inputs)
+    with aliased():
+        names = {"__name__": "planned"}
+        exec(compile(found.source(), "planned.py", "exec"), names)
+        (made,) = names["run"](found.values(module, inputs))  # type: ignore[operator]
+    assert ttnn.pearson_correlation_coefficient(expected, made.float()) > 0.998
+
+
+def test_what_is_changed_in_place_is_what_later_ops_read() -> None:
+    class InPlace(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            y.add_(1)
+            y.relu_()
+            return y - x
+
+    x = torch.randn(32, 64)
+    found = plan(InPlace(), "N300", [x])
+    with aliased():
+        names = {"__name__": "planned"}
+        exec(compile(found.source(), "planned.py", "exec"), names)
+        (made,) = names["run"](found.values(InPlace(), [x]))  # type: ignore[operator]
+    assert ttnn.pearson_correlation_coefficient((x * 2 + 1).relu() - x, made.float()) > 0.999
+
+
 class Spectrum(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.fft.fft(x).real

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from planned_models import loaded
 
 import softmesh as ttnn
 from softmesh import Shard
+from softmesh.alias import aliased
 from softmesh.planner.integer_program import Status
 from softmesh.planner.layout_plan import plan
 from softmesh.planner.problem_setup import Freedom
@@ -84,6 +86,34 @@ def test_a_long_context_goes_around_a_ring_where_its_keys_fit_no_device(mesh: tt
     assert found.cost.peak < whole * 2.1
     one_block = plan(attention, mesh, freedom=Freedom(plain_only=False)).strategies[0]
     assert strategy.seconds >= one_block.seconds / 2  # each device sees all keys, one block after the other
+
+
+def test_what_fits_only_around_a_ring_is_told(mesh: ttnn.MeshDevice) -> None:
+    whole = 32768 * 128 * 2
+    share = 2.1 * whole / plan(attention, mesh).problem.memory_bytes
+    with pytest.raises(RuntimeError, match=r"nothing fits the memory .* or ops of softmesh's own by --own-ops"):
+        plan(attention, mesh, freedom=Freedom(memory_share=share))
+    with pytest.raises(RuntimeError, match=r"nothing fits the memory .* smaller dtype\.$"):
+        plan(attention, mesh, freedom=Freedom(memory_share=share / 100))
+
+
+def test_queries_that_see_all_keys_are_split_by_plain_ops() -> None:
+    def encoded(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        q, k, v = (
+            ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            for values in torch.randn(3, 1, 1, 4096, 64, generator=torch.Generator().manual_seed(0))
+        )
+        return ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=False)
+
+    found = plan(encoded, "N300")
+    assert found.strategies[0].split_names[1] == "split queries that see all keys"
+    q, k, v = torch.randn(3, 1, 1, 4096, 64, generator=torch.Generator().manual_seed(0))
+    ttnn.use_system("N300")
+    with aliased():
+        (made,) = loaded(found.source())["run"]({"q": q, "k": k, "v": v})
+    ttnn.use_system(None)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    assert ttnn.pearson_correlation_coefficient(expected, made.float()) > 0.999
 
 
 def test_plain_ops_have_no_ring(mesh: ttnn.MeshDevice) -> None:

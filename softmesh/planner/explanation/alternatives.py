@@ -19,19 +19,19 @@ from softmesh.errors import MeshError
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.bottlenecks import bottlenecks_of
 from softmesh.planner.explanation.plan_rows import placed
-from softmesh.planner.integer_program import Solution, solved
+from softmesh.planner.explanation.planned_anew import Anew, planned_anew, priced_again
+from softmesh.planner.goal import SLOWER_AT_BEST
 from softmesh.planner.op_graph import OpGraph, Role
-from softmesh.planner.op_strategies import OpStrategy
+from softmesh.planner.op_strategies import OPS_WITH_OWN_SPLITS, OpStrategy
 from softmesh.planner.placement_problem import Home, PlacementProblem
-from softmesh.planner.problem_setup import problem_of
+from softmesh.planner.problem_setup import Freedom, problem_of
 from softmesh.planner.program.leaf_patterns import counted_name
 
-_GAP = 0.01  # how near to the best of its kind a runner-up is searched
 _LEAST = 1.0  # seconds that a search gets
 _MOST_TRIED = 12
 _GIB = 1 << 30
 _HOPS = 2
-_TOLD = 0.1  # a search that ends further from its optimum tells nothing
+_TOLD = 0.005  # of a plan's time: less than that is no change
 
 
 class Alternative(NamedTuple):
@@ -64,9 +64,9 @@ def runners_up(plan: ChosenLayout, count: int, time_limit: float) -> list[Altern
             break
         problem = _without_home(plan, numbers)
         if problem is not None:
-            solution = solved(problem, max(_LEAST, left / (len(groups) - at)), _GAP)
-            one = _alternative(plan, name, numbers, solution)
-            if solution.assignment is None or solution.gap < _TOLD:
+            anew = planned_anew(plan, problem, left / (len(groups) - at))
+            one = _alternative(plan, name, numbers, anew)
+            if anew.plan is None or anew.tells:
                 found.setdefault(one.what, one)
     ranked = sorted(found.values(), key=lambda one: math.inf if one.seconds is None else one.seconds)
     return ranked[:count]
@@ -77,7 +77,8 @@ def _other_shapes(plan: ChosenLayout) -> Iterator[Alternative]:
         if one.why:
             shape = "x".join(map(str, one.shape))
             stages = f" in {one.stages} stages" if one.stages > 1 else ""
-            yield Alternative(f"a {shape} mesh{stages}", one.seconds, one.why)
+            why = f"{one.why}, {time_text(one.bound)}" if one.why == SLOWER_AT_BEST else one.why
+            yield Alternative(f"a {shape} mesh{stages}", one.seconds, why)
 
 
 def _groups(plan: ChosenLayout) -> list[tuple[str, list[int]]]:
@@ -127,15 +128,12 @@ def _around(graph: OpGraph, numbers: Sequence[int]) -> set[int]:
     return nodes
 
 
-def _alternative(plan: ChosenLayout, name: str, numbers: Sequence[int], solution: Solution) -> Alternative:
-    problem, mesh = plan.problem, plan.mesh_shape
-    if solution.assignment is None or solution.cost is None:
-        chosen = placed(problem.given(plan.assignment, numbers[0]).layout, mesh)
-        why = "nothing fits the memory" if solution.bound == math.inf else "nothing was found that fits"
+def _alternative(plan: ChosenLayout, name: str, numbers: Sequence[int], anew: Anew) -> Alternative:
+    problem, other = plan.problem, anew.plan
+    if other is None:
+        chosen = placed(problem.given(plan.assignment, numbers[0]).layout, plan.mesh_shape)
+        why = "nothing fits the memory" if anew.bound == math.inf else "nothing was found that fits"
         return Alternative(f"{name} otherwise than {chosen}", None, why)
-    filtered = _without_home(plan, numbers)
-    assert filtered is not None
-    other = replace(plan, problem=filtered, assignment=solution.assignment, cost=solution.cost)
     return Alternative(_difference(plan, other), other.seconds, _reason(plan, other))
 
 
@@ -177,56 +175,89 @@ def _reason(plan: ChosenLayout, other: ChosenLayout) -> str:
 # -- what more would change ------------------------------------------------------------------------
 
 
+class _Changed(NamedTuple):
+    """`said`: why there is no problem to be solved, or why the change of it may change nothing."""
+
+    what: str
+    problem: PlacementProblem | None
+    said: str = ""
+
+
 def one_more(plan: ChosenLayout, time_limit: float) -> list[Change]:
-    """A link along each axis that is used, a GiB on each device, and twice the chips along an axis."""
-    used = {part.axis for part in bottlenecks_of(plan).parts if part.axis is not None}
-    axes = sorted(used)
-    until, share = time.monotonic() + time_limit, time_limit / (2 * len(axes) + 2)
-    found = [_one_more_link(plan, axis, share) for axis in axes]
-    if not axes:
-        found.append(Change("one more link", plan.seconds, "changes nothing: nothing is sent"))
-    return [*found, _one_more_gib(plan, share), _more_chips(plan, until - time.monotonic())]
+    """A link along each axis that is used, a GiB on each device, twice the chips, and ops of softmesh's own."""
+    until, found = time.monotonic() + time_limit, list[Change]()
+    changes = [*_more_links(plan), _more_memory(plan), _more_chips(plan), *_own_ops(plan)]
+    for at, one in enumerate(changes):
+        if one.problem is None:
+            found.append(Change(one.what, None, one.said))
+            continue
+        anew = planned_anew(plan, one.problem, (until - time.monotonic()) / (len(changes) - at))
+        found.append(_change(plan, one, anew))
+    return found
 
 
-def _one_more_link(plan: ChosenLayout, axis: int, limit: float) -> Change:
-    lines = list(plan.problem.lines)
-    lines[axis] = lines[axis]._replace(links=lines[axis].links + 1)
-    problem = replace(plan.problem, lines=tuple(lines))
-    same = problem.cost(plan.assignment).seconds
-    solution = solved(problem, max(_LEAST, limit), _GAP)
-    seconds = same if solution.cost is None else min(same, solution.cost.seconds)
-    return _changed(plan, f"one more link along axis {axis}", seconds)
+def _more_links(plan: ChosenLayout) -> Iterator[_Changed]:
+    """Along each axis that is used; stages of a pipeline are joined along any."""
+    problem = plan.problem
+    used = sorted({part.axis for part in bottlenecks_of(plan).parts if part.axis is not None})
+    for axis in used:
+        lines = tuple(_with_a_link(line) if at == axis else line for at, line in enumerate(problem.lines))
+        yield _Changed(f"one more link along axis {axis}", replace(problem, lines=lines))
+    if plan.stages:
+        lines = tuple(map(_with_a_link, problem.lines))
+        yield _Changed("one more link along each axis and between stages", replace(problem, lines=lines))
+    elif not used:
+        yield _Changed("one more link", None, "changes nothing: nothing is sent")
 
 
-def _one_more_gib(plan: ChosenLayout, limit: float) -> Change:
-    what, room = "one more GiB on each device", plan.problem.memory_bytes
-    if not bottlenecks_of(plan).is_tight:
-        return Change(what, plan.seconds, f"changes nothing: {size_text(plan.memory)} of {size_text(room)} are used")
-    solution = solved(replace(plan.problem, memory_bytes=room + _GIB), max(_LEAST, limit), _GAP)
-    seconds = plan.seconds if solution.cost is None else min(plan.seconds, solution.cost.seconds)
-    return _changed(plan, what, seconds)
+def _with_a_link(line: Line) -> Line:
+    return line._replace(links=line.links + 1)
 
 
-def _more_chips(plan: ChosenLayout, limit: float) -> Change:
+def _more_memory(plan: ChosenLayout) -> _Changed:
+    room = plan.problem.memory_bytes
+    more = replace(plan.problem, memory_bytes=room + _GIB)
+    return _Changed("one more GiB on each device", more, f"{size_text(plan.memory)} of {size_text(room)} are used")
+
+
+def _more_chips(plan: ChosenLayout) -> _Changed:
+    """Twice as many along the longest axis, of each stage where there are several."""
     problem, mesh = plan.problem, plan.mesh_shape
     axis = max(range(len(mesh)), key=lambda at: (mesh[at], at))
     line = problem.lines[axis]
     shape = (*mesh[:axis], 2 * mesh[axis], *mesh[axis + 1 :])
     longer = Line(line.chip, shape[axis], max(line.links, 1), line.is_ring)
     lines = (*problem.lines[:axis], longer, *problem.lines[axis + 1 :])
-    what = f"twice the chips, as a {'x'.join(map(str, shape))} mesh"
+    what = f"twice the chips, as a {'x'.join(map(str, shape))} mesh" + (" for each stage" if plan.stages else "")
+    return _problem_on(plan, what, lines, plan.freedom)
+
+
+def _own_ops(plan: ChosenLayout) -> Iterator[_Changed]:
+    """Where the plan has to do without, and an op could be split by them."""
+    if plan.freedom.plain_only and any(node.op in OPS_WITH_OWN_SPLITS for node in plan.problem.graph.nodes):
+        free = replace(plan.freedom, plain_only=False)
+        yield _problem_on(plan, "ops of softmesh's own, by --own-ops", plan.problem.lines, free)
+
+
+def _problem_on(plan: ChosenLayout, what: str, lines: tuple[Line, ...], freedom: Freedom) -> _Changed:
+    problem, shape = plan.problem, tuple(line.devices for line in lines)
     try:
-        larger = problem_of(problem.graph, shape, lines, problem.chip, plan.freedom)
+        other = problem_of(problem.graph, shape, lines, problem.chip, freedom, stages=max(len(plan.stages), 1))
     except MeshError as error:
-        return Change(what, None, str(error).removeprefix("softmesh.plan: "))
-    solution = solved(larger, max(_LEAST, limit), _GAP)
-    if solution.cost is None or solution.gap > _TOLD:
-        return Change(what, None, "no plan was found in time that could be judged")
-    return _changed(plan, what, solution.cost.seconds)
+        return _Changed(what, None, str(error).removeprefix("softmesh.plan: "))
+    return _Changed(what, other)
 
 
-def _changed(plan: ChosenLayout, what: str, seconds: float) -> Change:
-    saved = 1 - seconds / plan.seconds if plan.seconds else 0.0
-    if abs(saved) < 0.005:
-        return Change(what, seconds, "changes nothing")
-    return Change(what, seconds, f"{time_text(seconds)}, {abs(saved):.0%} {'less' if saved > 0 else 'more'}")
+def _change(plan: ChosenLayout, one: _Changed, anew: Anew) -> Change:
+    problem, mine = one.problem, plan.problem
+    least = math.inf if anew.plan is None else anew.plan.seconds
+    if problem is not None and problem.mesh_shape == mine.mesh_shape:  # the plan as it is can be had, too
+        is_same = problem.strategies is mine.strategies
+        least = min(least, priced_again(plan, problem).seconds if is_same else plan.seconds)
+    saved = 1 - least / plan.seconds if plan.seconds else 0.0
+    if not anew.tells and saved < _TOLD:
+        return Change(one.what, None, "no plan was found in time that could be judged")
+    if abs(saved) < _TOLD:
+        return Change(one.what, least, f"changes nothing: {one.said}" if one.said else "changes nothing")
+    how = "" if anew.tells else ", or still less"
+    return Change(one.what, least, f"{time_text(least)}, {abs(saved):.0%} {'less' if saved > 0 else 'more'}{how}")

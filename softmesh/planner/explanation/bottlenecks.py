@@ -1,4 +1,7 @@
-"""Bottlenecks of a plan: work on the chips by what bounds it, the links along each axis, and the memory."""
+"""Bottlenecks of a plan: work on the chips by what bounds it, the links along each axis, and the memory.
+
+Of a pipeline that serves calls which follow each other, they are those of its slowest stage.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
 from softmesh.planner.chosen_layout import ChosenLayout
+from softmesh.planner.goal import Goal, Stage
+from softmesh.planner.pipeline_cuts import stage_seconds
 
 _SAID = {
     Bound.COMPUTE: "arithmetic",
@@ -15,6 +20,7 @@ _SAID = {
     Bound.DISPATCH: "launching ops",
 }
 LOCAL = "copies on each chip"
+HANDED_ON = "handing values on to the next stage"
 
 
 class TimePart(NamedTuple):
@@ -43,13 +49,31 @@ def bottlenecks_of(plan: ChosenLayout) -> Bottlenecks:
     return Bottlenecks(tuple(found), plan.memory, plan.problem.memory_bytes)
 
 
+def deciding_stages(plan: ChosenLayout) -> tuple[Stage, ...]:
+    """Those of a pipeline that its time is made of: all, or the slowest, which sets the pace; none without one."""
+    if plan.goal is Goal.DECODE or not plan.stages:
+        return plan.stages
+    return (max(plan.stages, key=stage_seconds),)
+
+
 def _parts(plan: ChosenLayout) -> Iterator[TimePart]:
+    if not plan.stages:
+        yield from _parts_within(plan, 0, len(plan.problem.graph.nodes))
+    for stage in deciding_stages(plan):
+        yield from _parts_within(plan, stage.first, stage.end)
+        yield TimePart(HANDED_ON, stage.send_seconds)
+
+
+def _parts_within(plan: ChosenLayout, first: int, end: int) -> Iterator[TimePart]:
+    """Of the nodes from one to another."""
     problem = plan.problem
-    for own, at in zip(problem.strategies, plan.assignment.strategies, strict=True):
-        yield TimePart(_SAID.get(own[at].bound, own[at].bound.value), own[at].seconds)
-        for step in own[at].inside:
+    for strategy in plan.strategies[first:end]:
+        yield TimePart(_SAID.get(strategy.bound, strategy.bound.value), strategy.seconds)
+        for step in strategy.inside:
             yield TimePart(_links(plan, step.axis), step.cost.seconds, step.axis)
     for move in plan.cost.moves:
+        if not any(first <= node < end for node in move.nodes(problem.graph)):
+            continue
         for step in move.way.steps:
             if step.travels:
                 yield TimePart(_links(plan, step.axis), step.cost.seconds, step.axis)

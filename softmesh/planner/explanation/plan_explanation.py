@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from softmesh.distributed.plan_table import size, time
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.alternatives import Alternative, Change, one_more, runners_up
-from softmesh.planner.explanation.bottlenecks import Bottlenecks, bottlenecks_of
+from softmesh.planner.explanation.bottlenecks import Bottlenecks, bottlenecks_of, deciding_stages
 from softmesh.planner.explanation.plan_rows import OpRow, TensorRow, op_rows, placed, tensor_rows
 
 PAINTERS: dict[str, Callable[[PlanExplanation], str]] = {}  # "html", "page", "svg": report/ binds its own
@@ -40,11 +40,13 @@ class PlanExplanation:
     @property
     def binding(self) -> list[str]:
         """What the plan waits for, in sentences."""
+        stages, deciding = self.plan.stages, deciding_stages(self.plan)
+        pace = [f"stage {stages.index(deciding[0])} of {len(stages)} sets the pace"] if len(deciding) == 1 else []
         whole = sum(part.seconds for part in self.bottlenecks.parts)
         said = [f"{part.seconds / whole:4.0%}  {part.what}, {time(part.seconds)}" for part in self.bottlenecks.parts]
         used, room = self.bottlenecks.memory_bytes, self.bottlenecks.room_bytes
         memory = f"{used / room:4.0%}  of the memory: {size(used)} of {size(room)}"
-        return [*said, memory + (", which decides what fits" if self.bottlenecks.is_tight else "")]
+        return [*pace, *said, memory + (", nearly all there is" if self.bottlenecks.is_tight else "")]
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

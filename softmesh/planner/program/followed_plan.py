@@ -35,6 +35,7 @@ from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, ValueRef
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.planner.program.plan_calls import OpForms
+from softmesh.planner.relaid_copies import as_copy
 from softmesh.planner.training.composite_ops import COMPOSITES
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.from_torch_values import from_torch
@@ -90,7 +91,7 @@ class _Follower:
             return self._composite(op, bound_values(op.definition, args, kwargs))
         if is_collective(op):
             return next(value for value in args if isinstance(value, Tensor))
-        return self._done(op, bound_values(op.definition, args, kwargs))
+        return self._done(*as_copy(op, bound_values(op.definition, args, kwargs)))
 
     def _composite(self, op: Operation, bound: list[Any]) -> Any:
         given = dict(zip(op.definition.signature.names, bound, strict=True))

@@ -18,6 +18,7 @@ from softmesh.planner.program.symbols import Symbol
 from softmesh.tensor.dtype import facts
 
 _DONE = {"all_gather": "gathered", "all_reduce": "reduced", "reduce_scatter": "scattered", "mesh_partition": "split"}
+_TAKE_DEVICE = ("conv2d", "conv_transpose2d")  # to which they bring weights from the host
 
 
 class FunctionText:
@@ -75,12 +76,13 @@ class FunctionText:
         defaults = dict(zip(signature.names, signature.defaults, strict=True))
         tuning = {signature.names[at] for at in signature.tuning_at}
         found = [self._said(value) for value in call.args]
+        found += ["device=mesh"] if call.op.name in _TAKE_DEVICE else []
         for name, value in call.kwargs.items():
             if not _is_empty(value, defaults.get(name)):
                 try:
                     found.append(f"{name}={self._said(value)}")
                 except Unwritable as error:
-                    if name not in tuning and name != "memory_config":
+                    if name not in tuning and not _is_of_one_device(name, value):
                         raise NotModelled(
                             f"softmesh.plan: {call.op.name} is called with {name}={error}, which cannot be written "
                             "into a file: give it as a number, a text or one of ttnn's enums."
@@ -100,6 +102,11 @@ def _is_empty(value: Any, default: Any) -> bool:
     if isinstance(value, list | tuple) and not value:
         return default is None or not default
     return type(value) is type(default) and bool(value == default)
+
+
+def _is_of_one_device(name: str, value: Any) -> bool:
+    """Whether it says how a device does the whole of it, and nothing of what is done."""
+    return name == "memory_config" or (name == "program_config" and getattr(value, "fused_activation", None) is None)
 
 
 def _leaf(symbol: Symbol) -> str:

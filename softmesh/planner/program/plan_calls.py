@@ -6,15 +6,18 @@ calls that it makes of them are written down. Nothing runs, and no mesh need be 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
+from softmesh.distributed.images import COUNT
 from softmesh.distributed.layouts import Extents, Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.split_choices import Split
+from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
@@ -212,6 +215,8 @@ class _Writer:
         made = tuple(Symbol(short) for _ in range(count))
         if is_own and op.name == "slice":
             kwargs = self._portable_slice(kwargs)
+        if is_own and COUNT in kwargs:
+            kwargs = self._portable_count(kwargs)
         self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed))
         return made if is_listed or count > 1 else made[0]
 
@@ -228,6 +233,15 @@ class _Writer:
             return kwargs
         named = [said if end == n else end for end, n, said in zip(ends, piece, told, strict=True)]
         return kwargs | {"slice_end": named}
+
+    def _portable_count(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Of images: in terms of the mesh, where its devices share them."""
+        node = self._node
+        assert node is not None
+        gives = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]].gives[0]
+        axes = tuple(axis for axis, word in enumerate(gives) if isinstance(word, Shard))
+        whole = kwargs[COUNT] * math.prod(self._plan.mesh_shape[axis] for axis in axes)
+        return kwargs | {COUNT: Extent(whole, axes)} if axes else kwargs
 
     def _local_shape(self, shape: Extents) -> tuple[Any, ...]:
         """Of the result of the node that is computed now, in terms of the mesh."""
