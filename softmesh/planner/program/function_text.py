@@ -114,7 +114,7 @@ def _leaf(symbol: Symbol) -> str:
 
 def _priced(call: PlanCall) -> str:
     step = call.step
-    if step is None or not step.travels:
+    if step is None or not call.sends:
         return ""
     return f"{size(step.cost.bytes_per_link)} through a link, {time(step.cost.seconds)}"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.distributed.images import COUNT
 from softmesh.distributed.layouts import Extents, Layout
@@ -39,6 +40,7 @@ class PlanCall:
     node: int  # of the graph: the one that is computed, or that needs what is moved
     step: Step | None = None  # of a move
     is_listed: bool = False  # whether the call returns a list, of one result too
+    sends: bool = False  # whether it is the one of the step that sends something
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,9 @@ class _Writer:
             kwargs = self._portable_slice(kwargs)
         if is_own and COUNT in kwargs:
             kwargs = self._portable_count(kwargs)
-        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed))
+        travels = self._step is not None and self._step.travels
+        sends = travels and is_collective(op) and op.name != "mesh_partition"
+        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed, sends))
         return made if is_listed or count > 1 else made[0]
 
     def _portable_slice(self, kwargs: dict[str, Any]) -> dict[str, Any]:
