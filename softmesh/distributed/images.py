@@ -12,12 +12,14 @@ from softmesh.distributed.split_choices import Choice, Split, together
 from softmesh.placement.placements import REPLICATE, Shard
 
 COUNT = "batch_size"
+_SIDES = ("input_height", "input_h")  # of one image
 _SPLIT = "split images"
 _ROWS = 2  # of what is [1, 1, images * height * width, channels]
 
 
 def are_images(given: CallDescription) -> bool:
-    return COUNT in given.arguments and _dim(given) is not None and given.shape[:_ROWS] == (1, 1)
+    are_told = COUNT in given.arguments and any(side in given.arguments for side in _SIDES)
+    return are_told and _dim(given) is not None and given.shape[:_ROWS] == (1, 1)
 
 
 def _dim(given: CallDescription) -> int | None:

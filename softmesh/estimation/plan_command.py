@@ -15,7 +15,7 @@ from softmesh.errors import ArgumentError, SoftmeshError
 from softmesh.estimation.estimate_text import console
 from softmesh.estimation.plan_options import constraints_of, liberties_of
 from softmesh.estimation.plan_text import document, summary
-from softmesh.estimation.planned_function import argument_values, named_function
+from softmesh.estimation.planned_function import argument_values, named_function, user_line
 from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal
 from softmesh.option_types import WholeNumber
 from softmesh.planner.constraints import fabric_named
@@ -61,7 +61,7 @@ _RUNNERS_UP = 5
 @click.option(
     "--own-ops", is_flag=True, help="Allow splits that are no public ops of TT-NN: rings of keys for attention."
 )
-@click.option("--why", default=0, metavar="N", help="Explain the plan, and N plans that lost.")
+@click.option("--why", type=WholeNumber(0), default=0, metavar="N", help="Explain the plan, and N plans that lost.")
 @click.option(
     "-o",
     "--output",
@@ -104,7 +104,7 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
     except (ArgumentError, AliasRefused) as error:
         raise Refusal(str(error)) from None
     except SoftmeshError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {error}{user_line(error, file)}", err=True)
         sys.exit(_INFEASIBLE)
 
 

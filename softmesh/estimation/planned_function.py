@@ -6,9 +6,10 @@ import ast
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from softmesh.errors import ArgumentError, did_you_mean
@@ -29,13 +30,26 @@ def named_function(file: str) -> Callable[..., Any]:
         if name not in own:
             raise ArgumentError(f"{path} has no function {name!r}.{did_you_mean(name, list(own))}")
         return own[name]
-    on_device = [one for one in own.values() if set(inspect.signature(one).parameters) & set(DEVICE_NAMES)]
+    called = {name for one in own.values() for name in _names_in(one.__code__) if name != one.__name__}
+    on_device = [
+        one
+        for one in own.values()
+        if set(inspect.signature(one).parameters) & set(DEVICE_NAMES) and one.__name__ not in called
+    ]
     if len(on_device) != 1:
         names = ", ".join(one.__name__ for one in on_device) or "none"
         raise ArgumentError(
             f"Which function of {path} is to be planned? Of a device it has: {names}. Write {path}:NAME."
         )
     return on_device[0]
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """What a function speaks of, those within it too."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names_in(inner)
 
 
 def _loaded(path: Path) -> ModuleType:
@@ -65,7 +79,21 @@ def argument_values(function: Callable[..., Any], args: Sequence[str]) -> dict[s
             takes = ", ".join(f"{one}=..." for one in names) or "nothing"
             raise ArgumentError(f"{function.__name__} takes {takes}; got {text!r}.{did_you_mean(name, names)}")
         found[name] = _literal(value)
+    needed = [
+        one.name for one in parameters if one.name in names and one.default is one.empty and one.name not in found
+    ]
+    if needed:
+        wanted = ", ".join(f"{name}=..." for name in needed)
+        raise ArgumentError(f"{function.__name__} needs {wanted}: give it, or the function a default.")
     return found
+
+
+def user_line(error: BaseException, file: str) -> str:
+    """Where in the planned file an error came from."""
+    path = Path(file.partition(":")[0]).resolve()
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
+    return f" ({path.name}:{lines[-1]})" if lines else ""
 
 
 def _literal(text: str) -> Any:

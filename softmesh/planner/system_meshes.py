@@ -163,5 +163,8 @@ def _ids_of(system: MachineSystem, taken: Sequence[str]) -> set[int]:
             raise ArgumentError(f"A submesh that is taken is written as 2x4 or 2x4@0,4 (shape@offset), got {text!r}.")
         rows, columns, *start = (int(n or 0) for n in match.groups())
         shape, offset = MeshShape(rows, columns), MeshCoordinate(start)
-        found |= set(system.choose_devices(shape, offset, ()))
+        try:
+            found |= set(system.choose_devices(shape, offset, ()))
+        except SoftmeshError as error:
+            raise ArgumentError(f"The submesh {text} that is said to be taken is not there: {error}") from error
     return found

@@ -142,6 +142,8 @@ def test_arguments_that_a_function_hands_on_are_taken(tmp_path: Path) -> None:
         (["--system", "T3000", "--mesh", "8"], "a mesh here has 2 axes"),
         (["--system", "T3000", "--stages", "3"], "cut into equal stages, 1, 2, 4, 8, and not into 3"),
         (["--system", "T3000", "--stages", "2"], "2 stages need as many layers, and 1 can be told apart"),
+        (["--system", "T3000", "--taken", "2x2@5,5"], "The submesh 2x2@5,5 that is said to be taken is not there: "),
+        (["--system", "T3000", "--why", "-1"], "-1 is not in the range"),
         (["--system", "T3000", "--gap", "-1"], "gap is a part of the plan's time"),
         (["--system", "T3001"], "No system is called 'T3001'"),
         (["--system", "T3000", "--down", "link:0-9"], "9"),
@@ -153,6 +155,21 @@ def test_mistakes_are_told(program: str, args: list[str], told: str) -> None:
     assert result.exit_code in (1, 2)
     assert told in result.output
     assert "Traceback" not in result.output
+
+
+def test_helpers_are_not_planned_and_what_a_function_needs_is_told(tmp_path: Path) -> None:
+    model = tmp_path / "helped.py"
+    model.write_text(
+        "import torch, ttnn\n"
+        "def put(device, *shape):\n"
+        "    return ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)\n"
+        "def model(device, rows):\n"
+        "    return ttnn.matmul(put(device, rows, 64), put(device, 32, 64))\n"
+    )
+    assert "model needs rows=...: give it, or the function a default." in run(str(model), "--system", "N300").output
+    refused = run(str(model), "--system", "N300", "rows=32")
+    assert refused.exit_code == 1
+    assert refused.output.rstrip().endswith("(helped.py:5)")
 
 
 def test_a_function_that_is_not_there_is_told(program: str, tmp_path: Path) -> None:

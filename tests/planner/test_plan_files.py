@@ -76,6 +76,15 @@ def test_any_plan_at_all_makes_what_one_device_makes(model: Model, shape: tuple[
     assert_close(run(found.source(), values_of(model)), on_one_device(model))
 
 
+def test_what_is_sent_is_told_once() -> None:
+    """Also where a step takes several calls."""
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(attention, mesh), 1)
+    steps = [step for move in found.cost.moves for step in move.way.steps]
+    assert len({step.kind for step in steps}) > 2
+    assert found.source().count(" through a link, ") == sum(step.travels for step in steps)
+
+
 def in_shards(device: ttnn.MeshDevice) -> ttnn.Tensor:
     """Tuned for one device: its memory, its cores."""
     x, w = put(drawn(64, 128), device), put(drawn(128, 256), device)
