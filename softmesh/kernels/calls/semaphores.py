@@ -30,7 +30,8 @@ def get_semaphore(semaphore_id: int) -> int:
 
 def noc_semaphore_wait(sem_addr: int, val: int) -> None:
     """Until the semaphore is `val`."""
-    _wait("noc_semaphore_wait", int(sem_addr), val, lambda value: value == val)
+    thread = _wait("noc_semaphore_wait", int(sem_addr), val, lambda value: value == val)
+    thread.core.signals.waited(thread, int(sem_addr), val)
 
 
 def noc_semaphore_wait_min(sem_addr: int, val: int) -> None:
@@ -38,13 +39,15 @@ def noc_semaphore_wait_min(sem_addr: int, val: int) -> None:
     _wait("noc_semaphore_wait_min", int(sem_addr), val, lambda value: value >= val)
 
 
-def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -> None:
+def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -> KernelThread:
     thread = here(call)
     core = thread.core
-    if not is_met(core.load(address)):
-        wait = Wait(f"{call}({core.name_of(address)}, {wanted})", lambda: f"it is {core.load(address)}")
-        thread.wait_for(lambda: is_met(core.load(address)), core.waiting_for(address), wait)
+    if not is_met(core.word(address)):
+        wait = Wait(f"{call}({core.name_of(address)}, {wanted})", lambda: f"it is {core.word(address)}")
+        thread.wait_for(lambda: is_met(core.word(address)), core.waiting_for(address), wait)
+    core.learn_from_wait(thread, address, is_met)
     core.chip.launch_state.waits.note(f"{call}({core.name_of(address)}, {wanted})", core, address, is_met)
+    return thread
 
 
 def noc_semaphore_set(sem_addr: int, val: int) -> None:
@@ -108,7 +111,7 @@ def noc_semaphore_inc_multicast(dst_noc_addr_multicast: int, incr: int, num_dest
 
 def _raise(thread: KernelThread, target: Core, address: int, by: int) -> None:
     thread.transfers.before_increment(target)
-    target.store(address, target.word(address) + by & 0xFFFFFFFF)
+    target.store(address, target.word(address) + by & 0xFFFFFFFF, adds=True)
 
 
 def _worker(call: str, target: object) -> Core:

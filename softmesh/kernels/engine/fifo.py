@@ -6,6 +6,7 @@ for at the front, lies in one piece: pointers walk straight through it, so it ma
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,8 +49,8 @@ class Fifo:
         self.reserved = 0  # pages of the window at the back
         self.waited = 0  # pages of the window at the front
         self.packed = 0  # pages of the window at the back that the packer has filled
-        self._filled: Known = {}  # what the producer had done when it pushed last
-        self._emptied: Known = {}  # what the consumer had done when it popped last
+        self._pushes: deque[tuple[int, Known]] = deque()  # how far each came, and what the producer had done by then
+        self._pops: deque[tuple[int, Known]] = deque()  # the same of the consumer
         self._ends: dict[str, KernelThread] = {}
         self._for_room: list[KernelThread] = []
         self._for_pages: list[KernelThread] = []
@@ -75,7 +76,7 @@ class Fifo:
         if self.free < pages:
             wait = Wait(f"cb_reserve_back({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.free >= pages, self._for_room, wait)
-        thread.clock.learn(self._emptied)
+        self.learn_of_room(thread, pages)
         self.reserved = max(self.reserved, pages)
         strict = self.core.strict
         if strict is not None:
@@ -93,8 +94,8 @@ class Fifo:
             strict.pushing(self, pages)
         elif thread.kernel.processor is not Processor.TRISC:
             thread.transfers.pushing(self, pages)
-        self._filled = thread.clock.published()
         self.pushed += pages
+        self._pushes.append((self.pushed, thread.clock.published()))
         self.reserved = max(0, self.reserved - pages)
         self.packed = 0
         self.core.chip.scheduler.wake(self._for_pages)
@@ -104,7 +105,7 @@ class Fifo:
         if self.available < pages:
             wait = Wait(f"cb_wait_front({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.available >= pages, self._for_pages, wait)
-        thread.clock.learn(self._filled)
+        self.learn_of_pages(thread, pages)
         self.waited = max(self.waited, pages)
 
     def pop(self, thread: KernelThread, pages: int) -> None:
@@ -117,10 +118,42 @@ class Fifo:
         strict = self.core.strict
         if strict is not None:
             strict.popping(self, pages)
-        self._emptied = thread.clock.published()
+        elif pages > self.waited and not self._knows_of(thread, pages):
+            self._tell_unwaited(thread, pages)
         self.popped += pages
+        self._pops.append((self.popped, thread.clock.published()))
         self.waited = max(0, self.waited - pages)
         self.core.chip.scheduler.wake(self._for_room)
+
+    def learn_of_room(self, thread: KernelThread, pages: int) -> None:
+        """That so many pages are free says that the consumer has come so far, and no more than that."""
+        _learn(thread, self._pops, self.pushed - self.capacity, pages)
+
+    def learn_of_pages(self, thread: KernelThread, pages: int) -> None:
+        _learn(thread, self._pushes, self.popped, pages)
+
+    def _knows_of(self, thread: KernelThread, pages: int) -> bool:
+        """That they were pushed, however a consumer has learned it."""
+        producer = self._ends.get("producer")
+        if producer is None:
+            return True
+        steps = (known[producer.clock.number] for reached, known in self._pushes if reached >= self.popped + pages)
+        return thread.clock.known.get(producer.clock.number, 0) >= next(steps, 0)
+
+    def _tell_unwaited(self, thread: KernelThread, pages: int) -> None:
+        self.core.chip.launch_state.findings.add(
+            (thread.kernel, "unwaited"),
+            f"{thread.name}: cb_pop_front({self.index}, {pages}) gives back more than the {self.waited} pages that "
+            f"were waited for, and on a chip they may not be there yet: call cb_wait_front({self.index}, {pages}) "
+            "before.",
+            is_strict=False,
+        )
+
+    def begin_at(self, page: int) -> None:
+        """Empty, and with this page the next."""
+        self.pushed = self.popped = page
+        self._pushes.clear()
+        self._pops.clear()
 
     def page_to_read(self, call: str, index: int) -> int:
         """The address of a page of the window at the front."""
@@ -187,6 +220,16 @@ class Fifo:
         if thread is None:
             return f"it has no {end} yet"
         return f"its {end} {thread.kernel.name} has ended" if thread.dead else ""
+
+
+def _learn(thread: KernelThread, steps: deque[tuple[int, Known]], position: int, pages: int) -> None:
+    """Of the step that came so many pages beyond a position, which those to come are counted from, too."""
+    while steps and steps[0][0] <= position:
+        steps.popleft()
+    for reached, known in steps:
+        if reached >= position + pages:
+            thread.clock.learn(known if pages else None)
+            return
 
 
 # Global circular buffers. Positions are counted in bytes since the buffer was made, go on from one program to the

@@ -115,7 +115,7 @@ def _run(launch_state: LaunchState) -> Touched:
 
 def _tell(launch_state: LaunchState) -> None:
     """What went well here, and would not on every run of a chip."""
-    launch_state.order.tell()
+    launch_state.findings.tell()
     launch_state.waits.tell()
     tell_undrained(launch_state.chips())
 
@@ -143,7 +143,7 @@ def _add_circular_buffer(core: Core, buffer: CircularBuffer, formats: Sequence[F
     size = buffer.config.total_size
     if buffer.is_static:
         name = f"circular buffer {', '.join(str(format.index) for format in formats)}"
-        core.add_region(CircularBufferRegion(name, buffer.address, size, core.chip.rank, core.chip.mesh.torch_device))
+        core.add_region(CircularBufferRegion(core, name, buffer.address, size))
     for format in formats:
         core.fifos[format.index] = Fifo(
             core, format, buffer.address, size // format.page_size, is_aliased=not buffer.is_static

@@ -105,7 +105,7 @@ class KernelThread(greenlet):
         self.read_state: tuple[int, int | None] | None = None  # of transfers that repeat: place and size
         self.write_state: tuple[int, int | None] | None = None
         self.stopped_at: CallSite | None = None
-        self.clock = Clock(len(scheduler.threads))
+        self.clock = Clock(self, len(scheduler.threads))
 
     def run(self) -> None:
         try:

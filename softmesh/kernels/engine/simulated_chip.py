@@ -19,12 +19,14 @@ from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.hardware import RoutingDirection
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
+from softmesh.kernels.engine.conflicts import Findings
 from softmesh.kernels.engine.leftovers import SemaphoreWaits
-from softmesh.kernels.engine.memory_order import MemoryOrder
+from softmesh.kernels.engine.memory_order import LASTING, Access
 from softmesh.kernels.engine.noc_address import NocCoord
 from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler, running
 from softmesh.kernels.engine.tensor_view import BufferTable, Find
-from softmesh.kernels.engine.worker_core import Core, L1BufferRegion, StrictL1
+from softmesh.kernels.engine.touched_bytes import TouchedBytes
+from softmesh.kernels.engine.worker_core import WORD, Core, L1BufferRegion, StrictL1
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.runtime.device import MeshDevice
 
@@ -42,19 +44,31 @@ class DramBank:
     def __init__(self, chip: SimulatedChip, bank: int) -> None:
         self.chip = chip
         self.bank = bank
+        self.touched = TouchedBytes(self)
 
     def __str__(self) -> str:
         return f"DRAM bank {self.bank}"
 
-    def read(self, address: int, size: int) -> torch.Tensor:
+    def what_is_at(self, address: int) -> tuple[str, bool]:
+        memory = self.chip.memory(BufferType.DRAM, address)
+        place = memory.paged.page_at(self.bank, address)
+        page = "" if place is None else f"page {place[0]} of "
+        return f"{page}the DRAM buffer at {memory.paged.address}", False
+
+    def read(self, address: int, size: int, access: Access | None = None) -> torch.Tensor:
         memory = self.chip.memory(BufferType.DRAM, address)
         memory.check_written(self.chip.is_strict)
-        self.chip.launch_state.order.reads(running(), self.chip, self.bank, address, size)
+        thread = running()
+        if thread is not None:
+            self.touched.read(access or thread.clock.now(), address, size)
         return memory.read(self.chip.mesh_slice, self.bank, address, size)
 
-    def write(self, address: int, values: torch.Tensor) -> None:
-        self.chip.launch_state.order.writes(running(), self.chip, self.bank, address, values.shape[-1])
-        self.chip.memory(BufferType.DRAM, address).write(self.chip.mesh_slice, self.bank, address, values)
+    def write(self, address: int, values: torch.Tensor, access: Access | None = None) -> None:
+        memory = self.chip.memory(BufferType.DRAM, address)
+        thread = running()
+        if thread is not None:
+            self.touched.write(access or thread.clock.now(), address, values.shape[-1])
+        memory.write(self.chip.mesh_slice, self.bank, address, values)
 
 
 class SimulatedChip:
@@ -99,6 +113,8 @@ class SimulatedChip:
     def drop_references(self) -> None:
         for core in self._cores.values():
             core.drop_references()
+        for bank in self._banks.values():
+            bank.touched.drop_references()
         for held in (self._cores, self._banks, self.links, self.remote_fifos):
             held.clear()
 
@@ -184,7 +200,7 @@ class LaunchState:
         self.facts = facts
         self.scheduler = Scheduler()
         self.buffer_table = BufferTable(find)
-        self.order = MemoryOrder()
+        self.findings = Findings()
         self.waits = SemaphoreWaits()
         self._chips: dict[MeshCoordinate, SimulatedChip] = {}  # by the first of their devices
 
@@ -207,7 +223,7 @@ class LaunchState:
         for chip in self._chips.values():
             chip.drop_references()
         self._chips.clear()
-        self.order.drop_references()
+        self.findings.drop_references()
         self.scheduler.drop_references()
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> SimulatedChip:
@@ -241,32 +257,40 @@ class Transfers:
         self.thread = thread
         self.core = thread.core
         self.trid = 0  # the transaction id that reads and writes are tagged with
-        self._unread: list[tuple[int, int]] = []  # stretches of L1 that no barrier has waited for
-        self._unwritten: set[Endpoint] = set()  # where writes go that no barrier has waited for
+        self._reading: dict[int, Access] = {}  # reads that no barrier has waited for, by their transaction id
+        self._writing: dict[tuple[Endpoint, int], list[Access]] = {}  # and writes, by where they go, too
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
-        self.core.write(to, source.read(address, size))
-        self._unread.append((to, to + size))
+        access = self._reading.get(self.trid)
+        if access is None:
+            access = self._reading[self.trid] = Access(self.thread.clock, "noc_async_read")
+        self.core.write(to, source.read(address, size, access), access)
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
-        target.write(address, self.core.read(start, size))
-        self._unwritten.add(target)
+        if size <= WORD and isinstance(target, Core):
+            self.before_word(target)
+        accesses = self._writing.setdefault((target, self.trid), [])
+        if not accesses or accesses[-1].left != LASTING:
+            accesses.append(Access(self.thread.clock, "noc_async_write"))
+        access = accesses[-1]
+        target.write(address, self.core.read(start, size, access), access)
 
     def read_barrier(self, trid: int | None = None) -> None:
         """Wait for the reads under way."""
-        self._unread.clear()
+        for number in list(self._reading) if trid is None else {trid} & self._reading.keys():
+            self._reading.pop(number).end()
 
     def write_barrier(self, trid: int | None = None) -> None:
         """Wait until the writes under way have arrived."""
-        self._unwritten.clear()
+        self._end([key for key in self._writing if trid is None or key[1] == trid])
 
     def pushing(self, fifo: Fifo, pages: int) -> None:
         """These pages are about to be published."""
         start, end = fifo.write_pointer, fifo.write_pointer + pages * fifo.page_size
-        if any(first < end and start < last for first, last in self._unread):
-            self._unread.clear()
+        if self._reading and self.core.touched.arrives(self.thread.clock, start, end):
+            self.read_barrier()
             self._complain(
                 f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
                 "consumer reads what was there before. Call noc_async_read_barrier() first."
@@ -274,21 +298,33 @@ class Transfers:
 
     def flush(self) -> None:
         """Wait until the writes under way have left, so that their source may change."""
+        for accesses in self._writing.values():
+            accesses[-1].leave()
 
     def before_word(self, target: Core) -> None:
         """A word is about to be written to that core: on one NoC, writes to one place keep their order."""
-        self._unwritten.discard(target)
+        self._end([key for key in self._writing if key[0] is target])
 
     def before_increment(self, target: Core) -> None:
         """A word there is about to be counted up: this may overtake writes."""
 
     def check_completed(self) -> None:
         """The kernel has come to its end."""
-        if self._unwritten:
+        if self._writing:
             self._complain(
                 "The kernel ends while its noc_async_write may still be under way: the program counts as done before "
                 "the bytes are there. Call noc_async_write_barrier() at the end."
             )
+        if self._reading:
+            self._complain(
+                "The kernel ends while its noc_async_read may still be under way: the bytes come into memory that "
+                "belongs to the next program by then. Call noc_async_read_barrier() at the end."
+            )
+
+    def _end(self, keys: Iterable[tuple[Endpoint, int]]) -> None:
+        for key in keys:
+            for access in self._writing.pop(key):
+                access.end()
 
     def _check(self, far: Endpoint, far_address: int, near_address: int, size: int, *, is_read: bool) -> None:
         if size <= 0:
@@ -323,6 +359,10 @@ class PendingTransfer:
     def overlaps(self, address: int, size: int) -> bool:
         return address < self.near + self.size and self.near < address + size
 
+    def reaches(self, address: int, size: int) -> bool:
+        """At its other end."""
+        return address < self.address + self.size and self.address < address + size
+
     def complete(self) -> None:
         self.target.write(self.address, self.values)
 
@@ -339,6 +379,7 @@ class DelayedTransfers(Transfers):
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
+        self._check_arrived(source, address, size)
         values = source.read(address, size)
         pending = PendingTransfer(to, size, values, self.core, to, self.trid, user_call_site())
         self._reads.append(pending)
@@ -350,6 +391,14 @@ class DelayedTransfers(Transfers):
         pending = PendingTransfer(start, size, values, target, address, self.trid, user_call_site())
         self._writes.append(pending)
         self._strict.pending_writes.append(pending)
+
+    def _check_arrived(self, source: Endpoint, address: int, size: int) -> None:
+        for pending in self._writes:
+            if pending.target is source and pending.reaches(address, size):
+                raise MeshError(
+                    f"Bytes {address} to {address + size - 1} of {source} are read while the noc_async_write of "
+                    f"{pending.site} to them may still be under way: call noc_async_write_barrier() before."
+                )
 
     def read_barrier(self, trid: int | None = None) -> None:
         for pending in _of(self._reads, trid):
