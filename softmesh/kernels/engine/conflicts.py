@@ -29,6 +29,11 @@ class Findings:
         if key not in self._found:
             self._found[key] = message, user_call_site(), is_strict
 
+    def possible_causes(self) -> list[str]:
+        """Lines for the report of a program that did not come to its end."""
+        lines = [f"  {message} [{site}]" for message, site, _ in self._found.values()]
+        return ["This may be the cause:", *lines] if lines else []
+
     def tell(self) -> None:
         for message, site, is_strict in self._found.values():
             if is_strict:

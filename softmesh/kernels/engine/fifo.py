@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord, corerange_to_cores
 from softmesh.errors import MeshError
-from softmesh.kernels.engine.memory_order import Known, join
+from softmesh.kernels.engine.memory_order import Known
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread, Wait
 from softmesh.kernels.program.kernel import Processor
 from softmesh.tensor.dtype import DataType
@@ -35,6 +35,23 @@ class Format:
     tile: Tile
 
 
+# The steps of one end: how far each came, and what it had done by then.
+_Steps = deque[tuple[int, Known]]
+
+
+def _learn(thread: KernelThread, steps: _Steps, position: int) -> None:
+    """That an end has come so far, and no more than that."""
+    for reached, known in steps:
+        if reached >= position:
+            thread.clock.learn(known)
+            return
+
+
+def _forget(steps: _Steps, position: int) -> None:
+    while steps and steps[0][0] <= position:
+        steps.popleft()
+
+
 class Fifo:
     def __init__(self, core: Core, format: Format, address: int, capacity: int, *, is_aliased: bool) -> None:
         self.core = core
@@ -49,8 +66,8 @@ class Fifo:
         self.reserved = 0  # pages of the window at the back
         self.waited = 0  # pages of the window at the front
         self.packed = 0  # pages of the window at the back that the packer has filled
-        self._pushes: deque[tuple[int, Known]] = deque()  # how far each came, and what the producer had done by then
-        self._pops: deque[tuple[int, Known]] = deque()  # the same of the consumer
+        self._pushes = _Steps()
+        self._pops = _Steps()
         self._ends: dict[str, KernelThread] = {}
         self._for_room: list[KernelThread] = []
         self._for_pages: list[KernelThread] = []
@@ -126,11 +143,15 @@ class Fifo:
         self.core.chip.scheduler.wake(self._for_room)
 
     def learn_of_room(self, thread: KernelThread, pages: int) -> None:
-        """That so many pages are free says that the consumer has come so far, and no more than that."""
-        _learn(thread, self._pops, self.pushed - self.capacity, pages)
+        """Of the consumer's steps as far as they had to come."""
+        _forget(self._pops, self.pushed - self.capacity)
+        if pages:
+            _learn(thread, self._pops, self.pushed - self.capacity + pages)
 
     def learn_of_pages(self, thread: KernelThread, pages: int) -> None:
-        _learn(thread, self._pushes, self.popped, pages)
+        _forget(self._pushes, self.popped)
+        if pages:
+            _learn(thread, self._pushes, self.popped + pages)
 
     def _knows_of(self, thread: KernelThread, pages: int) -> bool:
         """That they were pushed, however a consumer has learned it."""
@@ -222,22 +243,13 @@ class Fifo:
         return f"its {end} {thread.kernel.name} has ended" if thread.dead else ""
 
 
-def _learn(thread: KernelThread, steps: deque[tuple[int, Known]], position: int, pages: int) -> None:
-    """Of the step that came so many pages beyond a position, which those to come are counted from, too."""
-    while steps and steps[0][0] <= position:
-        steps.popleft()
-    for reached, known in steps:
-        if reached >= position + pages:
-            thread.clock.learn(known if pages else None)
-            return
-
-
 # Global circular buffers. Positions are counted in bytes since the buffer was made, go on from one program to the
 # next, and are the same for sender and receivers: the next page begins at a multiple of its size, and a page that
 # would not fit before the end begins at the start again. So both sides may change the size of their pages, at the
 # same place of the stream.
 
 
+_MOST_STEPS = 64  # of each part that are remembered; who needs an earlier one counts as having waited for these
 _SENDER = 0  # its place among the positions; receivers follow
 _PAGE_ALIGNMENT = 16
 
@@ -264,7 +276,7 @@ class RemoteFifo:
         self.size = buffer.size()
         self.parts = [sender, *receivers]
         self.waiting: list[KernelThread] = []
-        self.known: Known = {}  # what its ends had done when they moved on
+        self._steps = [_Steps(maxlen=_MOST_STEPS) for _ in self.parts]
         self._chip = chip
         self._buffer = buffer
         self._positions: list[int] = []  # empty until somebody asks
@@ -293,8 +305,12 @@ class RemoteFifo:
         aligned = -(-offset // page_size) * page_size
         return (turn + 1) * self.size if aligned + page_size > self.size else turn * self.size + aligned
 
+    def learn(self, thread: KernelThread, part: int, position: int) -> None:
+        """That a part has come so far."""
+        _learn(thread, self._steps[part], position)
+
     def set_position(self, part: int, position: int) -> None:
-        join(self.known, self._chip.scheduler.published())
+        self._steps[part].append((position, self._chip.scheduler.published()))
         self.positions[part] = position
         self._chip.scheduler.wake(self.waiting)
 
@@ -336,7 +352,9 @@ class RemoteEnd:
         if not is_met(pages):
             wait = Wait(f"{call}({self.index}, {pages})", self.state)
             thread.wait_for(lambda: is_met(pages), self.fifo.waiting, wait)
-        thread.clock.learn(self.fifo.known)
+        end = self._start + pages * self.page_size
+        for part in range(1, len(self.fifo.parts)) if self.is_sender else [_SENDER]:
+            self.fifo.learn(thread, part, end - self.fifo.size if self.is_sender else end)
 
     def advance(self, pages: int) -> None:
         """Past the next pages: they are sent, or read."""

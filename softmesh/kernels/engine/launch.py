@@ -18,8 +18,8 @@ from softmesh.kernels.engine.buffer_view import MeshSlice
 from softmesh.kernels.engine.byte_overlay import single_torch_thread
 from softmesh.kernels.engine.dst_registers import Registers, capacity_of
 from softmesh.kernels.engine.fifo import Fifo, Format, remote_end_of
-from softmesh.kernels.engine.leftovers import remember, tell_undrained
-from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread
+from softmesh.kernels.engine.leftovers import remember, tell_open_connections, tell_undrained
+from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelsStuck, KernelThread
 from softmesh.kernels.engine.simulated_chip import (
     ChipFacts,
     DelayedTransfers,
@@ -102,7 +102,7 @@ class Launch:
 def _run(launch_state: LaunchState) -> Touched:
     try:
         with single_torch_thread():
-            launch_state.scheduler.run()
+            _run_kernels(launch_state)
             _tell(launch_state)
             left = launch_state.waits.values()
             launch_state.buffer_table.write_back()
@@ -113,11 +113,20 @@ def _run(launch_state: LaunchState) -> Touched:
         launch_state.drop_references()
 
 
+def _run_kernels(launch_state: LaunchState) -> None:
+    try:
+        launch_state.scheduler.run()
+    except KernelsStuck as error:
+        error.args = ("\n".join([str(error), *launch_state.findings.possible_causes()]),)
+        raise
+
+
 def _tell(launch_state: LaunchState) -> None:
     """What went well here, and would not on every run of a chip."""
     launch_state.findings.tell()
     launch_state.waits.tell()
     tell_undrained(launch_state.chips())
+    tell_open_connections(launch_state.chips())
 
 
 def _load_program(chip: SimulatedChip, program: Program) -> None:

@@ -15,8 +15,8 @@ every kernel, its call and its line. Knows nothing of memory, cores or chips bey
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -25,7 +25,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from softmesh.callsite import CallSite, call_site_of, is_ours
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, SoftmeshError
-from softmesh.kernels.engine.memory_order import Clock, Known, join
+from softmesh.kernels.engine.memory_order import Access, Clock, Known, join
 from softmesh.kernels.engine.watchdog import TIMEOUT, OutOfTime, Watch, seconds_allowed
 from softmesh.kernels.program.kernel import Processor
 
@@ -79,6 +79,13 @@ def _cores_text(places: list[CoreCoord]) -> str:
         return f"core {places[0]}"
     singles = CoreRangeSet([CoreRange(place, place) for place in places])
     return f"cores {singles.merge(CoreRangeSet([]))}"
+
+
+class Carried(NamedTuple):
+    """A packet on its way: what its sender does with it, and what the sender had done and knew when it was sent."""
+
+    access: Access
+    known: Known
 
 
 @dataclass(frozen=True)
@@ -237,20 +244,38 @@ class Scheduler:
         self._deferred: deque[Callable[[], None]] = deque()
         self._idle_polls = 0
         self._running: KernelThread | None = None
+        self._carried: Carried | None = None  # what the fabric delivers now
 
     def add(self, thread: KernelThread) -> None:
         self.threads.append(thread)
         self._ready.append(thread)
 
     def published(self) -> Known:
-        """What whoever waits for something done now knows: all of the kernel that runs, or of all of them."""
+        """What whoever waits for something done now knows: all of the kernel that does it, or of all of them."""
         thread = running()
         if thread is not None:
             return thread.clock.published()
+        if self._carried is not None:
+            return self._carried.known.copy()
         known: Known = {}
         for one in self.threads:
             join(known, one.clock.published())
         return known
+
+    def access(self) -> Access | None:
+        """What is done now: by the kernel that runs, or the one that sent a packet."""
+        thread = running()
+        if thread is not None:
+            return thread.clock.now()
+        return None if self._carried is None else self._carried.access
+
+    @contextmanager
+    def delivering(self, carried: Carried) -> Iterator[None]:
+        self._carried = carried
+        try:
+            yield
+        finally:
+            self._carried = None
 
     def wake(self, waiting: list[KernelThread]) -> None:
         """Back in line, in the order in which they came to wait."""

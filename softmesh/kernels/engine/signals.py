@@ -86,23 +86,23 @@ class Signals:
         if word is not None and word.changes:
             clock.learn(word.changes[-1].known)
 
-    def check(self, thread: KernelThread, address: int, to: int, *, adds: bool) -> None:
+    def check(self, access: Access, address: int, to: int, *, adds: bool) -> None:
         """A kernel is about to change a word."""
-        word, access = self._word(address), thread.clock.now()
+        word, thread, clock = self._word(address), access.thread, access.clock
         if word.setter is None and not word.adds and self._core.lacks_semaphore(address):
             self._tell_misplaced(thread, address)
         seen = word.seen
         if seen is not None and seen.value != to:
-            if not seen.access.is_known_to(thread.clock):
+            if not seen.access.is_known_to(clock):
                 self._tell_passed_over(thread, address, seen, to)
             word.seen = None
         if adds:
-            if word.setter is not None and not word.setter.is_known_to(thread.clock):
+            if word.setter is not None and not word.setter.is_known_to(clock):
                 self._tell_lost(word.setter.thread, thread, address)
             word.adds[access.number] = access
         else:
             for other in word.adds.values():
-                if not other.is_known_to(thread.clock):
+                if not other.is_known_to(clock):
                     self._tell_lost(thread, other.thread, address)
             word.adds.clear()
             word.setter = access

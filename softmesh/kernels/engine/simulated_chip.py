@@ -23,7 +23,7 @@ from softmesh.kernels.engine.conflicts import Findings
 from softmesh.kernels.engine.leftovers import SemaphoreWaits
 from softmesh.kernels.engine.memory_order import LASTING, Access
 from softmesh.kernels.engine.noc_address import NocCoord
-from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler, running
+from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler
 from softmesh.kernels.engine.tensor_view import BufferTable, Find
 from softmesh.kernels.engine.touched_bytes import TouchedBytes
 from softmesh.kernels.engine.worker_core import WORD, Core, L1BufferRegion, StrictL1
@@ -58,16 +58,16 @@ class DramBank:
     def read(self, address: int, size: int, access: Access | None = None) -> torch.Tensor:
         memory = self.chip.memory(BufferType.DRAM, address)
         memory.check_written(self.chip.is_strict)
-        thread = running()
-        if thread is not None:
-            self.touched.read(access or thread.clock.now(), address, size)
+        access = access or self.chip.scheduler.access()
+        if access is not None:
+            self.touched.read(access, address, size)
         return memory.read(self.chip.mesh_slice, self.bank, address, size)
 
     def write(self, address: int, values: torch.Tensor, access: Access | None = None) -> None:
         memory = self.chip.memory(BufferType.DRAM, address)
-        thread = running()
-        if thread is not None:
-            self.touched.write(access or thread.clock.now(), address, values.shape[-1])
+        access = access or self.chip.scheduler.access()
+        if access is not None:
+            self.touched.write(access, address, values.shape[-1])
         memory.write(self.chip.mesh_slice, self.bank, address, values)
 
 

@@ -224,11 +224,11 @@ class Core:
         thread = running()
         region = self.region(address, size)
         is_far = thread is None or thread.core is not self
-        if thread is not None and (size > WORD or (isinstance(region, CircularBufferRegion) and not is_far)):
-            access = access or thread.clock.now()
+        access = access or self.chip.scheduler.access()
+        if access is not None and (size > WORD or (isinstance(region, CircularBufferRegion) and not is_far)):
             self.touched.write(access, address, size)
             if is_far:
-                self._arriving[thread.clock.number] = access
+                self._arriving[access.number] = access
         if size <= WORD or is_far:
             known = self.chip.scheduler.published()
             join(self._written, known)
@@ -269,9 +269,9 @@ class Core:
     def store(self, address: int, word: int, *, adds: bool = False) -> None:
         """`adds`: to what is there, in one step."""
         region = self.region(address, 4)
-        thread = running()
-        if thread is not None:
-            self.signals.check(thread, address, word, adds=adds)
+        access = self.chip.scheduler.access()
+        if access is not None:
+            self.signals.check(access, address, word, adds=adds)
         if not isinstance(region, SemaphoreRegion) or region.load(address) != word:
             self.signals.note(address, word, self.chip.scheduler.published(), adds=adds)
         if self.strict is not None:
