@@ -24,10 +24,10 @@ class Findings:
     def has(self, key: tuple[object, ...]) -> bool:
         return key in self._found
 
-    def add(self, key: tuple[object, ...], message: str, *, is_strict: bool) -> None:
-        """At the line of the kernel that runs."""
+    def add(self, key: tuple[object, ...], message: str, *, is_strict: bool, at: CallSite | None = None) -> None:
+        """At the line of the kernel that runs, unless another is given."""
         if key not in self._found:
-            self._found[key] = message, user_call_site(), is_strict
+            self._found[key] = message, at or user_call_site(), is_strict
 
     def possible_causes(self) -> list[str]:
         """Lines for the report of a program that did not come to its end."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from softmesh.callsite import CallSite, call_site_of, is_ours
+from softmesh.callsite import CallSite, call_site_of, is_ours, user_call_site
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.kernels.engine.memory_order import Access, Clock, Known, join
@@ -130,6 +130,20 @@ class KernelThread(greenlet):
     def _finish(self) -> None:
         if self.kernel.processor is not Processor.TRISC:
             self.transfers.check_completed()
+        elif (held := self.registers.why_held()) is not None:
+            message = (
+                f"The kernel ends out of turn: of the tile registers {held}. The next one waits for them for ever."
+            )
+            self.complain("registers", message)
+
+    def complain(self, kind: str, message: str) -> None:
+        """What does no harm here, and would on a chip: an error in strict mode."""
+        chip = self.core.chip
+        if chip.is_strict:
+            raise MeshError(message)
+        site = user_call_site()
+        at = self.kernel.site if is_ours(site.file) else site  # it has ended
+        chip.launch_state.findings.add((self.kernel, kind), f"{message} [{self.name}]", is_strict=False, at=at)
 
     def _where(self, error: BaseException) -> str:
         return f"{self.name}, {_site_in(error) or self.kernel.site}"

@@ -6,7 +6,6 @@ it. LaunchState has all chips of a launch, and the buffer table and the schedule
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +14,7 @@ import torch
 
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.cores import CoreCoord
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import RoutingDirection
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
@@ -292,8 +291,9 @@ class Transfers:
         if self._reading and self.core.touched.arrives(self.thread.clock, start, end):
             self.read_barrier()
             self._complain(
+                "push",
                 f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
-                "consumer reads what was there before. Call noc_async_read_barrier() first."
+                "consumer reads what was there before. Call noc_async_read_barrier() first.",
             )
 
     def flush(self) -> None:
@@ -312,13 +312,15 @@ class Transfers:
         """The kernel has come to its end."""
         if self._writing:
             self._complain(
+                "end of writes",
                 "The kernel ends while its noc_async_write may still be under way: the program counts as done before "
-                "the bytes are there. Call noc_async_write_barrier() at the end."
+                "the bytes are there. Call noc_async_write_barrier() at the end.",
             )
         if self._reading:
             self._complain(
+                "end of reads",
                 "The kernel ends while its noc_async_read may still be under way: the bytes come into memory that "
-                "belongs to the next program by then. Call noc_async_read_barrier() at the end."
+                "belongs to the next program by then. Call noc_async_read_barrier() at the end.",
             )
 
     def _end(self, keys: Iterable[tuple[Endpoint, int]]) -> None:
@@ -333,15 +335,13 @@ class Transfers:
         alignment = chip.dram_alignment if is_read and isinstance(far, DramBank) else chip.l1_alignment
         if far_address % alignment != near_address % alignment:
             self._complain(
+                "alignment",
                 f"A NoC {'read from' if is_read else 'write to'} {far}: address {far_address} there and "
-                f"{near_address} in L1 must be alike modulo {alignment}, or the chip moves other bytes than these."
+                f"{near_address} in L1 must be alike modulo {alignment}, or the chip moves other bytes than these.",
             )
 
-    def _complain(self, message: str) -> None:
-        if self.core.chip.is_strict:
-            raise MeshError(message)
-        site = user_call_site()
-        warnings.warn_explicit(f"{message} [{self.thread.name}]", SoftmeshWarning, site.file, site.line)
+    def _complain(self, kind: str, message: str) -> None:
+        self.thread.complain(kind, message)
 
 
 @dataclass(eq=False)
