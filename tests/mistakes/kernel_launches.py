@@ -39,14 +39,14 @@ def pages_of(tensor):
 
 
 def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=()):
-    """A reader, and perhaps a writer, on a line of cores; each semaphore is on so many of them."""
+    """A reader, perhaps a writer and compute, on a line of cores; each semaphore is on so many of them."""
     program, place = metal.CreateProgram(), line(cores)
     for index in indexes:
         config = metal.CircularBufferConfig(pages * BYTES, {index: ttnn.bfloat16}).set_page_size(index, BYTES)
         metal.CreateCircularBuffer(program, place, config)
     for count in semaphores:
         metal.CreateSemaphore(program, line(count), 0)
-    configs = metal.ReaderDataMovementConfig(), metal.WriterDataMovementConfig()
+    configs = metal.ReaderDataMovementConfig(), metal.WriterDataMovementConfig(), metal.ComputeConfig()
     for kernel, config in zip(kernels, configs, strict=False):
         metal.CreateKernel(program, kernel, place, config)
     workload = metal.MeshWorkload()

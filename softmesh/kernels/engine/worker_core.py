@@ -225,7 +225,7 @@ class Core:
         region = self.region(address, size)
         is_far = thread is None or thread.core is not self
         access = access or self.chip.scheduler.access()
-        if access is not None and (size > WORD or (isinstance(region, CircularBufferRegion) and not is_far)):
+        if access is not None and (size > WORD or not (is_far or isinstance(region, SemaphoreRegion))):
             self.touched.write(access, address, size)
             if is_far:
                 self._arriving[access.number] = access

@@ -3,17 +3,32 @@
 from catalogue import Told, mistake, right
 from kernel_launches import BYTES, copied, fill, launched, pages_of, tiles
 
+import softmesh as ttnn
+from softmesh import metal
 from softmesh.kernels import (
     cb_pop_front,
     cb_push_back,
     cb_reserve_back,
     cb_wait_front,
+    copy_tile,
+    copy_tile_init,
     get_read_ptr,
+    get_remote_receiver_cb_interface,
     get_write_ptr,
     noc_async_read_barrier,
     noc_async_read_tile,
     noc_async_write_barrier,
     noc_async_write_tile,
+    pack_tile,
+    remote_cb_pop_front,
+    remote_cb_push_back_and_write_pages,
+    remote_cb_reserve_back,
+    remote_cb_wait_front,
+    tile_regs_acquire,
+    tile_regs_commit,
+    tile_regs_release,
+    tile_regs_wait,
+    unary_op_init_common,
 )
 
 
@@ -210,3 +225,128 @@ def a_page_is_waited_for_that_nobody_pushes(mesh):
 )
 def a_circular_buffer_of_another_index_is_used(mesh):
     launched(mesh, lambda: fill(1))
+
+
+# -- global circular buffers -------------------------------------------------------------------------
+
+REMOTE = 31
+
+
+def handed_on(mesh, receive):
+    """Four pages go from one core into the L1 of another, which has room for two."""
+    target = tiles(mesh, 0.0)
+    first, second = (ttnn.CoreRangeSet([ttnn.CoreRange((x, 0), (x, 0))]) for x in range(2))
+    shared = ttnn.create_global_circular_buffer(mesh, [(ttnn.CoreCoord(0, 0), second)], 2 * BYTES)
+
+    def sender():
+        for _ in range(4):
+            fill()
+            cb_wait_front(0, 1)
+            remote_cb_reserve_back(REMOTE, 1)
+            remote_cb_push_back_and_write_pages(REMOTE, get_read_ptr(0), 1, 1, 1, BYTES)
+            cb_pop_front(0, 1)
+
+    def receiver():
+        for page in range(4):
+            receive(page, target)
+
+    program = metal.CreateProgram()
+    own = metal.CircularBufferConfig(2 * BYTES, {0: ttnn.bfloat16}).set_page_size(0, BYTES)
+    metal.CreateCircularBuffer(program, first, own)
+    for cores, kernel in ((first, sender), (second, receiver)):
+        config = metal.CircularBufferConfig(shared.size())
+        config.remote_index(REMOTE).set_data_format(ttnn.bfloat16).set_page_size(BYTES)
+        metal.CreateCircularBuffer(program, cores, config, shared)
+        metal.CreateKernel(program, kernel, cores, metal.WriterDataMovementConfig())
+    workload = metal.MeshWorkload()
+    workload.add_program(ttnn.MeshCoordinateRange(mesh.shape), program)
+    metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
+
+
+def store_remote(page, target):
+    noc_async_write_tile(page, pages_of(target), get_remote_receiver_cb_interface(REMOTE).fifo_rd_ptr)
+    noc_async_write_barrier()
+
+
+@mistake(
+    Told.WARNING,
+    "the L1 buffer at",
+    "neither has waited for the other",
+    symptom="Pages are half of one and half of the next one but one.",
+    mend="Call remote_cb_pop_front behind the last use of the page.",
+)
+def a_page_of_another_core_is_read_after_it_was_popped(mesh):
+    def receive(page, target):
+        remote_cb_wait_front(REMOTE, 1)
+        start = get_remote_receiver_cb_interface(REMOTE).fifo_rd_ptr
+        remote_cb_pop_front(REMOTE, 1)
+        noc_async_write_tile(page, pages_of(target), start)
+        noc_async_write_barrier()
+
+    handed_on(mesh, receive)
+
+
+@mistake(
+    Told.WARNING,
+    "the L1 buffer at",
+    "neither has waited for the other",
+    symptom="Pages are those of an earlier turn, where the sender is slow.",
+    mend="Call remote_cb_wait_front before the page is read.",
+)
+def a_page_of_another_core_is_read_before_it_is_waited_for(mesh):
+    def receive(page, target):
+        store_remote(page, target)
+        remote_cb_wait_front(REMOTE, 1)
+        remote_cb_pop_front(REMOTE, 1)
+
+    handed_on(mesh, receive)
+
+
+@right
+def pages_of_another_core_are_read_inside_of_their_windows(mesh):
+    def receive(page, target):
+        remote_cb_wait_front(REMOTE, 1)
+        store_remote(page, target)
+        remote_cb_pop_front(REMOTE, 1)
+
+    handed_on(mesh, receive)
+
+
+# -- tile registers ----------------------------------------------------------------------------------
+
+
+def computed(mesh, release):
+    def compute():
+        unary_op_init_common(0, 1)
+        copy_tile_init(0)
+        cb_wait_front(0, 1)
+        tile_regs_acquire()
+        copy_tile(0, 0, 0)
+        tile_regs_commit()
+        cb_pop_front(0, 1)
+        cb_reserve_back(1, 1)
+        tile_regs_wait()
+        pack_tile(0, 1)
+        release()
+        cb_push_back(1, 1)
+
+    def writer():
+        cb_wait_front(1, 1)
+        cb_pop_front(1, 1)
+
+    launched(mesh, fill, writer, compute, indexes=(0, 1))
+
+
+@mistake(
+    Told.WARNING,
+    "tile_regs_release()",
+    symptom="The next program that computes on this core hangs.",
+    mend="Call tile_regs_release() behind the last pack_tile.",
+)
+def tile_registers_are_kept(mesh):
+    computed(mesh, lambda: None)
+
+
+@right
+def tile_registers_are_released(mesh):
+    computed(mesh, tile_regs_release)
