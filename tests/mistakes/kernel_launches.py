@@ -38,14 +38,14 @@ def pages_of(tensor):
     return InterleavedAddrGen(tensor.buffer_address(), BYTES)
 
 
-def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=()):
+def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=(), first_value=0):
     """A reader, perhaps a writer and compute, on a line of cores; each semaphore is on so many of them."""
     program, place = metal.CreateProgram(), line(cores)
     for index in indexes:
         config = metal.CircularBufferConfig(pages * BYTES, {index: ttnn.bfloat16}).set_page_size(index, BYTES)
         metal.CreateCircularBuffer(program, place, config)
     for count in semaphores:
-        metal.CreateSemaphore(program, line(count), 0)
+        metal.CreateSemaphore(program, line(count), first_value)
     configs = metal.ReaderDataMovementConfig(), metal.WriterDataMovementConfig(), metal.ComputeConfig()
     for kernel, config in zip(kernels, configs, strict=False):
         metal.CreateKernel(program, kernel, place, config)

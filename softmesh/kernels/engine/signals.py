@@ -36,11 +36,12 @@ _MOST_CHANGES = 64  # of a word that are remembered; who waits for an earlier on
 
 
 class _Word:
-    __slots__ = ("adds", "changes", "seen", "setter")
+    __slots__ = ("adds", "changes", "seen", "setter", "value")
 
     def __init__(self) -> None:
         self.changes: deque[_Change] = deque(maxlen=_MOST_CHANGES)
         self.setter: Access | None = None
+        self.value = 0  # that it was set to
         self.adds: dict[int, Access] = {}  # since it was set, by the number of the thread
         self.seen: _Seen | None = None  # by a wait for exactly this value
 
@@ -101,11 +102,14 @@ class Signals:
                 self._tell_lost(word.setter.thread, thread, address)
             word.adds[access.number] = access
         else:
-            for other in word.adds.values():
+            others = list(word.adds.values())
+            if word.setter is not None and word.value != to:
+                others.append(word.setter)
+            for other in others:
                 if not other.is_known_to(clock):
                     self._tell_lost(thread, other.thread, address)
             word.adds.clear()
-            word.setter = access
+            word.setter, word.value = access, to
 
     def drop_references(self) -> None:
         vars(self).clear()
@@ -134,13 +138,13 @@ class Signals:
             f"with noc_semaphore_wait_min({name}, {seen.value}), or let the one answer before the other goes on.",
         )
 
-    def _tell_lost(self, setter: KernelThread, adder: KernelThread, address: int) -> None:
+    def _tell_lost(self, setter: KernelThread, other: KernelThread, address: int) -> None:
         name = self._core.name_of(address)
         self._tell(
-            (setter.kernel, adder.kernel, "lost"),
-            f"{setter.name} sets {name} of {self._core}, {adder.name} raises it, and neither has waited for the other: "
-            "on a chip the signal may be overwritten, and whoever waits for it hangs. Set it before the others are "
-            "told to go on, or never: noc_semaphore_wait_min waits for a count that only goes up.",
+            (setter.kernel, other.kernel, "lost"),
+            f"{setter.name} sets {name} of {self._core}, {other.name} sets or raises it, and neither has waited for the "
+            "other: on a chip the signal may be overwritten, and whoever waits for it hangs. Set it before the others "
+            "are told to go on, or never: noc_semaphore_wait_min waits for a count that only goes up.",
         )
 
     def _tell(self, key: tuple[object, ...], message: str) -> None:

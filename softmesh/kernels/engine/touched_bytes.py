@@ -66,6 +66,9 @@ class TouchedBytes:
         writes = [stretch.write for _, stretch in self._overlapping(start, end)]
         return any(write is not None and write.number == clock.number and write.over == LASTING for write in writes)
 
+    def is_written(self, start: int, end: int) -> bool:
+        return any(stretch.write is not None for _, stretch in self._overlapping(start, end))
+
     def drop_references(self) -> None:
         vars(self).clear()
 

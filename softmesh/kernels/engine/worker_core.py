@@ -249,7 +249,8 @@ class Core:
         self.touched.look(thread.clock, address, size)
 
     def learn_from_wait(self, thread: KernelThread, address: int, is_met: Callable[[int], bool]) -> None:
-        if not self.signals.learn(thread.clock, address, is_met):
+        """A word that nobody has changed teaches nothing; one may come in a packet with others, too."""
+        if not self.signals.learn(thread.clock, address, is_met) and self.touched.is_written(address, address + WORD):
             thread.clock.learn(self._written)
 
     def load(self, address: int) -> int:

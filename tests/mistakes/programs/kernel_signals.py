@@ -28,6 +28,7 @@ from softmesh.kernels import (
     noc_semaphore_inc,
     noc_semaphore_set,
     noc_semaphore_set_multicast,
+    noc_semaphore_set_remote,
     noc_semaphore_wait,
     noc_semaphore_wait_min,
 )
@@ -100,6 +101,42 @@ def two_cores_write_and_one_signal_is_waited_for(mesh):
     gathered(mesh, lambda me: me, signals=1)
 
 
+def flagged(mesh, first_value):
+    """The first core writes a tile for the second one, and sets its flag."""
+
+    def first():
+        fill()
+        noc_async_write(get_read_ptr(0), right_of(get_write_ptr(0)), BYTES)
+        noc_semaphore_set(get_semaphore(0), 1)
+        noc_semaphore_set_remote(get_semaphore(0), right_of(get_semaphore(0)))
+        noc_async_write_barrier()
+        cb_wait_front(0, 1)
+
+    def second():
+        noc_semaphore_wait(get_semaphore(0), 1)
+        cb_reserve_back(0, 2)
+        L1Pointer(get_write_ptr(0) + BYTES)[0:16]
+
+    kernel = lambda: second() if get_absolute_logical_x() else first()  # noqa: E731
+    launched(mesh, kernel, cores=2, semaphores=(2,), first_value=first_value)
+
+
+@mistake(
+    Told.WARNING,
+    "page 1 of circular buffer 0 on core 1-0",
+    "neither has waited for the other",
+    symptom="Nobody waits: the page is read before it was written.",
+    mend="Create the semaphore with 0, and let the sender set it to 1.",
+)
+def a_semaphore_has_its_last_value_from_the_start(mesh):
+    flagged(mesh, 1)
+
+
+@right
+def a_semaphore_begins_with_another_value(mesh):
+    flagged(mesh, 0)
+
+
 def sharded(mesh):
     """A tile in the L1 of each of two cores."""
     config = ttnn.create_sharded_memory_config(
@@ -144,7 +181,7 @@ def two_cores_swap_shards_and_wait(mesh):
     swapped(mesh, waits=True)
 
 
-def multicast(mesh, *, asks, blocks=3):
+def multicast(mesh, *, asks=True, clears_late=False, blocks=3):
     """The first core sends blocks to two others, which use each one before they ask for the next."""
     target = tiles(mesh, 0.0)
 
@@ -169,9 +206,12 @@ def multicast(mesh, *, asks, blocks=3):
         ready, sent = get_semaphore(0), get_semaphore(1)
         for _ in range(blocks):
             if asks:
-                noc_semaphore_set(sent, 0)
+                if not clears_late:
+                    noc_semaphore_set(sent, 0)
                 noc_semaphore_inc(right_of(ready, -me), 1)
                 noc_async_atomic_barrier()
+                if clears_late:
+                    noc_semaphore_set(sent, 0)
             noc_semaphore_wait(sent, 1)
             if me == 1:
                 noc_async_write(get_write_ptr(0), pages_of(target).get_noc_addr(0), BYTES)
@@ -197,9 +237,19 @@ def a_multicast_does_not_wait_for_its_receivers(mesh):
     multicast(mesh, asks=False)
 
 
+@mistake(
+    Told.WARNING,
+    "the signal may be overwritten",
+    symptom="The program hangs on some runs: the data was there before the flag was set back.",
+    mend="Set the flag back first, and ask for data then.",
+)
+def a_flag_is_set_back_after_asking(mesh):
+    multicast(mesh, clears_late=True)
+
+
 @right
 def a_multicast_waits_for_its_receivers(mesh):
-    multicast(mesh, asks=True)
+    multicast(mesh)
 
 
 # -- semaphores -------------------------------------------------------------------------------------
