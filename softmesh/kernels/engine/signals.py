@@ -29,7 +29,6 @@ class _Seen(NamedTuple):
 class _Change(NamedTuple):
     word: int | None  # None where it came as bytes
     known: Known  # to those who wait for it
-    grows: bool
 
 
 _MOST_CHANGES = 64  # of a word that are remembered; who waits for an earlier one counts as having waited for these
@@ -39,7 +38,7 @@ class _Word:
     __slots__ = ("adds", "changes", "seen", "setter", "value")
 
     def __init__(self) -> None:
-        self.changes: deque[_Change] = deque(maxlen=_MOST_CHANGES)
+        self.changes: deque[_Change] = deque(maxlen=_MOST_CHANGES)  # since it was set, or lowered
         self.setter: Access | None = None
         self.value = 0  # that it was set to
         self.adds: dict[int, Access] = {}  # since it was set, by the number of the thread
@@ -59,12 +58,11 @@ class Signals:
     def note(self, address: int, word: int | None, known: Known, *, adds: bool = False) -> None:
         """A word has changed."""
         changes = self._word(address).changes
-        if not adds or word is None or not changes:
-            changes.append(_Change(word, known, adds))
-            return
-        before = changes[-1]
-        join(known, before.known)
-        changes.append(_Change(word, known, (before.word or 0) <= word))
+        if adds and changes:
+            join(known, changes[-1].known)
+        if not adds or (changes and (changes[-1].word or 0) > (word or 0)):
+            changes.clear()
+        changes.append(_Change(word, known))
 
     def learn(self, clock: Clock, address: int, is_met: Callable[[int], bool]) -> bool:
         """From the change that has met a wait, with whatever came before it; False where none is known."""
@@ -76,8 +74,6 @@ class Signals:
             if change.word is not None and not is_met(change.word):
                 break
             found = change
-            if not change.grows:
-                break
         clock.learn(found.known)
         return True
 
@@ -142,9 +138,9 @@ class Signals:
         name = self._core.name_of(address)
         self._tell(
             (setter.kernel, other.kernel, "lost"),
-            f"{setter.name} sets {name} of {self._core}, {other.name} sets or raises it, and neither has waited for the "
-            "other: on a chip the signal may be overwritten, and whoever waits for it hangs. Set it before the others "
-            "are told to go on, or never: noc_semaphore_wait_min waits for a count that only goes up.",
+            f"{setter.name} sets {name} of {self._core}, {other.name} sets or raises it, and neither has waited for "
+            "the other: on a chip the signal may be overwritten, and whoever waits for it hangs. Set it before the "
+            "others are told to go on, or never: noc_semaphore_wait_min waits for a count that only goes up.",
         )
 
     def _tell(self, key: tuple[object, ...], message: str) -> None:
