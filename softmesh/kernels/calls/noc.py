@@ -10,7 +10,7 @@ from softmesh.hardware import Arch
 from softmesh.kernels.calls.tensor_accessor import TensorAccessor
 from softmesh.kernels.engine.noc_address import decode, decode_multicast, encode, encode_multicast
 from softmesh.kernels.engine.scheduler import KernelThread, data_movement_kernel
-from softmesh.kernels.engine.simulated_chip import Endpoint
+from softmesh.kernels.engine.transfers import Endpoint
 from softmesh.kernels.engine.worker_core import Core
 
 _LARGEST_PACKET = {Arch.WORMHOLE_B0: 8192, Arch.BLACKHOLE: 16384}

@@ -12,7 +12,8 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.noc_address import encode
 from softmesh.kernels.engine.scheduler import KernelThread, here
-from softmesh.kernels.engine.simulated_chip import Endpoint, SimulatedChip
+from softmesh.kernels.engine.simulated_chip import SimulatedChip
+from softmesh.kernels.engine.transfers import Endpoint
 from softmesh.kernels.program.packed_args import ACCESSOR_WORDS, AccessorWords
 from softmesh.runtime.buffers.paged_memory import Sharded
 

@@ -22,12 +22,11 @@ from softmesh.kernels.engine.leftovers import remember, tell_open_connections, t
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelsStuck, KernelThread
 from softmesh.kernels.engine.simulated_chip import (
     ChipFacts,
-    DelayedTransfers,
     LaunchState,
     SimulatedChip,
-    Transfers,
     mesh_slice_of,
 )
+from softmesh.kernels.engine.transfers import DelayedTransfers, Transfers
 from softmesh.kernels.engine.worker_core import CircularBufferRegion, Core, SemaphoreRegion
 from softmesh.kernels.program.kernel import ComputeConfig, Kernel, Processor
 from softmesh.kernels.program.l1_allocation import MOST_SEMAPHORES, CircularBuffer

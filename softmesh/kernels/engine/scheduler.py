@@ -31,7 +31,7 @@ from softmesh.kernels.program.kernel import Processor
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.dst_registers import Registers
-    from softmesh.kernels.engine.simulated_chip import Transfers
+    from softmesh.kernels.engine.transfers import Transfers
     from softmesh.kernels.engine.worker_core import Core
     from softmesh.kernels.program.kernel import Kernel
 

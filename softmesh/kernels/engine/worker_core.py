@@ -26,7 +26,8 @@ from softmesh.kernels.engine.touched_bytes import TouchedBytes
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fifo import Fifo, RemoteEnd
     from softmesh.kernels.engine.scheduler import KernelThread
-    from softmesh.kernels.engine.simulated_chip import PendingTransfer, SimulatedChip
+    from softmesh.kernels.engine.simulated_chip import SimulatedChip
+    from softmesh.kernels.engine.transfers import PendingTransfer
 
 # Regions: stretches of a core's L1 memory, by what allocated them.
 
