@@ -211,8 +211,8 @@ def noc_async_writes_flushed(noc: int | None = None) -> None:
 
 
 def noc_async_atomic_barrier(noc: int | None = None) -> None:
-    """Wait until semaphores that were raised elsewhere are raised: they are when the call returns."""
-    data_movement_kernel("noc_async_atomic_barrier")
+    """Wait until semaphores that were raised elsewhere are raised."""
+    data_movement_kernel("noc_async_atomic_barrier").transfers.atomic_barrier()
 
 
 def noc_async_full_barrier(noc: int | None = None) -> None:

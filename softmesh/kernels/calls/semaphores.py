@@ -11,6 +11,7 @@ from softmesh.errors import MeshError
 from softmesh.kernels.calls.noc import endpoint, multicast_targets, store_word
 from softmesh.kernels.engine.scheduler import KernelThread, Wait, data_movement_kernel, here
 from softmesh.kernels.engine.worker_core import Core
+from softmesh.kernels.program.kernel import Processor
 
 VALID = 1
 INVALID = 0
@@ -52,7 +53,10 @@ def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -
 
 def noc_semaphore_set(sem_addr: int, val: int) -> None:
     """The semaphore of this core."""
-    here("noc_semaphore_set").core.store(int(sem_addr), val)
+    thread = here("noc_semaphore_set")
+    if thread.kernel.processor is not Processor.TRISC:
+        thread.transfers.before_set(int(sem_addr), val)
+    thread.core.store(int(sem_addr), val)
 
 
 def noc_semaphore_inc(addr: int, incr: int, noc_id: int | None = None) -> None:
@@ -66,7 +70,9 @@ def noc_semaphore_set_remote(src_local_l1_addr: int, dst_noc_addr: int, noc: int
     """Copy the semaphore of this core to another core."""
     thread = data_movement_kernel("noc_semaphore_set_remote")
     target, address = endpoint(thread, dst_noc_addr)
-    store_word(thread, target, address, thread.core.load(int(src_local_l1_addr)))
+    word = thread.core.load(int(src_local_l1_addr))
+    thread.transfers.copies_word(int(src_local_l1_addr), word)
+    store_word(thread, target, address, word)
 
 
 def noc_semaphore_set_multicast(
@@ -96,6 +102,7 @@ def _set_multicast(call: str, source: int, noc_addr: int, num_dests: int, *, wit
     thread = data_movement_kernel(call)
     cores, address = multicast_targets(thread, call, noc_addr, num_dests, with_self=with_self)
     word = thread.core.load(int(source))
+    thread.transfers.copies_word(int(source), word)
     for core in cores:
         store_word(thread, core, address, word)
 

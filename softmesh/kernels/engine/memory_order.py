@@ -19,13 +19,18 @@ LASTING = sys.maxsize  # the step at which a transfer is done, as long as there 
 class Clock:
     """What one kernel thread has done, and knows of others."""
 
-    __slots__ = ("_now", "known", "number", "thread")
+    __slots__ = ("_now", "answered", "known", "number", "thread")
 
     def __init__(self, thread: KernelThread, number: int) -> None:
         self.thread = thread
         self.number = number
         self.known: Known = {number: 1}
+        self.answered = 0  # the last of its own steps that somebody knew of whom it has waited for
         self._now: Access | None = None
+
+    @property
+    def step(self) -> int:
+        return self.known[self.number]
 
     def published(self) -> Known:
         """For whoever waits for this: all up to here. What comes after is not part of it."""
@@ -42,6 +47,7 @@ class Clock:
 
     def learn(self, known: Known | None) -> None:
         if known:
+            self.answered = max(self.answered, known.get(self.number, 0))
             join(self.known, known)
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kernels.engine.memory_order import LASTING, Access
 from softmesh.kernels.engine.simulated_chip import DramBank
 from softmesh.kernels.engine.worker_core import WORD, Core
+from softmesh.strictness import doubt
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fifo import Fifo
@@ -35,6 +36,9 @@ class Transfers:
         self.trid = 0  # the transaction id that reads and writes are tagged with
         self._reading: dict[int, Access] = {}  # reads that no barrier has waited for, by their transaction id
         self._writing: dict[tuple[Endpoint, int], list[Access]] = {}  # and writes, by where they go, too
+
+        self._words: dict[int, tuple[int, int]] = {}  # that are copied to other cores: the value, and the step
+        self._raised = 0  # the step that raised a semaphore, unless a barrier has waited for it
 
     def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
         self._check(source, address, to, size, is_read=True)
@@ -60,6 +64,7 @@ class Transfers:
 
     def write_barrier(self, trid: int | None = None) -> None:
         """Wait until the writes under way have arrived."""
+        self._words.clear()
         self._end([key for key in self._writing if trid is None or key[1] == trid])
 
     def pushing(self, fifo: Fifo, pages: int) -> None:
@@ -68,13 +73,18 @@ class Transfers:
         if self._reading and self.core.touched.arrives(self.thread.clock, start, end):
             self.read_barrier()
             self._complain(
-                "push",
+                f"push {fifo.index}",
                 f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
                 "consumer reads what was there before. Call noc_async_read_barrier() first.",
             )
 
+    def atomic_barrier(self) -> None:
+        """Wait until the semaphores that were raised are."""
+        self._raised = 0
+
     def flush(self) -> None:
         """Wait until the writes under way have left, so that their source may change."""
+        self._words.clear()
         for accesses in self._writing.values():
             accesses[-1].leave()
 
@@ -84,6 +94,21 @@ class Transfers:
 
     def before_increment(self, target: Core) -> None:
         """A word there is about to be counted up: this may overtake writes."""
+        self._raised = self.thread.clock.step
+
+    def copies_word(self, address: int, word: int) -> None:
+        """A word of this core is about to be sent to others."""
+        self._words[address] = word, self.thread.clock.step
+
+    def before_set(self, address: int, to: int) -> None:
+        """A word of this core is about to be set."""
+        word, step = self._words.pop(address, (to, 0))
+        if word != to and step > self.thread.clock.answered:
+            self._complain(
+                "word",
+                f"{self.core.name_of(address)} is set to {to} while it may still be on its way to other cores as "
+                f"{word}: they may get {to}. Call noc_async_writes_flushed() before, or send a word that stays.",
+            )
 
     def check_completed(self) -> None:
         """The kernel has come to its end."""
@@ -98,6 +123,17 @@ class Transfers:
                 "end of reads",
                 "The kernel ends while its noc_async_read may still be under way: the bytes come into memory that "
                 "belongs to the next program by then. Call noc_async_read_barrier() at the end.",
+            )
+        self._check_raised()
+
+    def _check_raised(self) -> None:
+        if self._raised > self.thread.clock.answered:
+            doubt(
+                "The kernel ends while a semaphore that it raised on another core may still be on its way: it may come "
+                "when the next program has set it back. Call noc_async_atomic_barrier() at the end. "
+                f"[{self.thread.name}]",
+                SoftmeshWarning,
+                self.thread.kernel.site,
             )
 
     def _end(self, keys: Iterable[tuple[Endpoint, int]]) -> None:
@@ -184,9 +220,11 @@ class DelayedTransfers(Transfers):
             pending.complete()
 
     def write_barrier(self, trid: int | None = None) -> None:
+        super().write_barrier(trid)
         self._complete(_of(self._writes, trid))
 
     def flush(self) -> None:
+        super().flush()
         for pending in self._writes:
             self._strict.flushed(pending)
 
@@ -194,6 +232,7 @@ class DelayedTransfers(Transfers):
         self._complete([pending for pending in self._writes if pending.target is target])
 
     def before_increment(self, target: Core) -> None:
+        super().before_increment(target)
         for pending in self._writes:
             if pending.target is target:
                 raise MeshError(
@@ -210,6 +249,7 @@ class DelayedTransfers(Transfers):
                 raise MeshError(
                     f"The kernel ends while the transfer of {issued[0].site} is under way: call {call}() at the end."
                 )
+        self._check_raised()
 
     def _complete(self, issued: list[PendingTransfer]) -> None:
         for pending in issued:

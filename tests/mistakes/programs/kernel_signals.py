@@ -360,3 +360,81 @@ def a_signal_goes_to_a_core_without_the_semaphore(mesh):
 @right
 def a_signal_goes_to_a_core_with_the_semaphore(mesh):
     signalled_elsewhere(mesh, 2)
+
+
+def told_twice(mesh, between):
+    """The first core sends two flags to the second, from one word."""
+
+    def first():
+        own = get_semaphore(0)
+        for value in range(1, 3):
+            noc_semaphore_set(own, value)
+            noc_semaphore_set_remote(own, right_of(get_semaphore(value)))
+            between()
+        noc_async_write_barrier()
+
+    def second():
+        for value in range(1, 3):
+            noc_semaphore_wait(get_semaphore(value), value)
+
+    launched(mesh, lambda: second() if get_absolute_logical_x() else first(), cores=2, semaphores=(2, 2, 2))
+
+
+@mistake(
+    Told.WARNING,
+    "semaphore 0 is set to 2 while it may still be on its way",
+    "noc_async_writes_flushed()",
+    symptom="The first flag arrives as the second one: whoever waits for it hangs.",
+    mend="Call noc_async_writes_flushed() before the word is set again, or send a word that stays.",
+)
+def a_flag_is_changed_while_it_is_sent(mesh):
+    told_twice(mesh, lambda: None)
+
+
+@right
+def a_flag_is_changed_once_it_has_left(mesh):
+    told_twice(mesh, noc_async_writes_flushed)
+
+
+@right
+def a_flag_is_changed_once_it_was_answered(mesh):
+    def kernel():
+        own, answer = get_semaphore(0), get_semaphore(1)
+        if get_absolute_logical_x():
+            for value in range(1, 3):
+                noc_semaphore_wait(own, value)
+                noc_semaphore_inc(right_of(answer, -1), 1)
+            noc_async_atomic_barrier()
+        else:
+            for value in range(1, 3):
+                noc_semaphore_set(own, value)
+                noc_semaphore_set_remote(own, right_of(own))
+                noc_semaphore_wait(answer, value)
+
+    launched(mesh, kernel, cores=2, semaphores=(2, 2))
+
+
+def raised_last(mesh, end):
+    def first():
+        noc_semaphore_inc(right_of(get_semaphore(0)), 1)
+        end()
+
+    def second():
+        noc_semaphore_wait(get_semaphore(0), 1)
+
+    launched(mesh, lambda: second() if get_absolute_logical_x() else first(), cores=2, semaphores=(2,))
+
+
+@mistake(
+    Told.STRICT,
+    "a semaphore that it raised on another core may still be on its way",
+    symptom="The signal comes when the next program has begun, once in a long time.",
+    mend="Call noc_async_atomic_barrier() at the end, unless the kernel waits for an answer.",
+)
+def a_kernel_ends_without_an_atomic_barrier(mesh):
+    raised_last(mesh, lambda: None)
+
+
+@right
+def a_kernel_ends_with_an_atomic_barrier(mesh):
+    raised_last(mesh, noc_async_atomic_barrier)
