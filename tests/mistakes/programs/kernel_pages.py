@@ -6,6 +6,9 @@ from kernel_launches import BYTES, copied, fill, launched, pages_of, tiles
 import softmesh as ttnn
 from softmesh import metal
 from softmesh.kernels import (
+    L1Pointer,
+    cb_pages_available_at_front,
+    cb_pages_reservable_at_back,
     cb_pop_front,
     cb_push_back,
     cb_reserve_back,
@@ -225,6 +228,27 @@ def a_page_is_waited_for_that_nobody_pushes(mesh):
 )
 def a_circular_buffer_of_another_index_is_used(mesh):
     launched(mesh, lambda: fill(1))
+
+
+@right
+def pages_are_asked_for_again_and_again(mesh):
+    """Instead of blocking calls."""
+
+    def reader():
+        for _ in range(4):
+            while not cb_pages_reservable_at_back(0, 1):
+                pass
+            fill()
+
+    def writer():
+        for _ in range(4):
+            while not cb_pages_available_at_front(0, 1):
+                pass
+            L1Pointer(get_read_ptr(0))[0:8]
+            cb_wait_front(0, 1)
+            cb_pop_front(0, 1)
+
+    launched(mesh, reader, writer)
 
 
 # -- global circular buffers -------------------------------------------------------------------------

@@ -162,3 +162,9 @@ def a_connection_is_left_open(mesh):
         received=lambda semaphore, tensor: (noc_semaphore_wait_min(semaphore, 2), bring_two(tensor)),
         closes=False,
     )
+
+
+@right
+def two_programs_use_one_link_in_turn(mesh):
+    for _ in range(2):
+        all_packets_are_waited_for(mesh)
