@@ -47,7 +47,9 @@ class Clock:
 
     def learn(self, known: Known | None) -> None:
         if known:
-            self.answered = max(self.answered, known.get(self.number, 0))
+            own = known.get(self.number, 0)
+            if own > self.answered:
+                self.answered = own
             join(self.known, known)
 
 
