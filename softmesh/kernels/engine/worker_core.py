@@ -10,7 +10,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,31 +29,12 @@ if TYPE_CHECKING:
     from softmesh.kernels.engine.simulated_chip import SimulatedChip
     from softmesh.kernels.engine.transfers import PendingTransfer
 
-# Regions: stretches of a core's L1 memory, by what allocated them.
+# Regions: stretches of a core's L1 memory, by what allocated them. What is read stays as it is when others write, and
+# nobody may change it, nor the values that were written.
 
 
 WORD = 4
 _MASK = 0xFFFFFFFF
-
-
-class Region(Protocol):
-    name: str
-    start: int
-    end: int
-
-    def read(self, address: int, size: int) -> torch.Tensor:
-        """Bytes as `(*extents, size)`, which nobody may change: they stay as they are when others are written."""
-        ...
-
-    def write(self, address: int, values: torch.Tensor) -> None:
-        """Nobody may change these values from now on."""
-        ...
-
-    def load(self, address: int) -> int:
-        """The 32-bit word there, where it is the same on all devices."""
-        ...
-
-    def store(self, address: int, word: int) -> None: ...
 
 
 class CircularBufferRegion:
@@ -110,10 +91,6 @@ class SemaphoreRegion:
         data = torch.frombuffer(bytearray(struct.pack(f"<{len(words)}I", *words)), dtype=torch.uint8)
         return data[:size].reshape(*(1,) * self._rank, size).to(self._device)
 
-    def write(self, address: int, values: torch.Tensor) -> None:
-        for first in range(0, values.shape[-1] // WORD * WORD, WORD):
-            self.store(address + first, word_of(values[..., first : first + WORD]))
-
     def _check(self, address: int) -> None:
         if address % WORD:
             raise MeshError(f"Address {address} is no word of {self.name}: words begin at multiples of {WORD}.")
@@ -142,6 +119,9 @@ class L1BufferRegion:
 
     def store(self, address: int, word: int) -> None:
         self.write(address, bytes_of(word, len(self._mesh_slice.extents), self._device))
+
+
+Region = CircularBufferRegion | SemaphoreRegion | L1BufferRegion
 
 
 def same_bytes(data: torch.Tensor) -> bytes:
@@ -224,9 +204,13 @@ class Core:
         size = values.shape[-1]
         thread = running()
         region = self.region(address, size)
+        if isinstance(region, SemaphoreRegion):
+            for at in range(0, size // WORD * WORD, WORD):
+                self.store(address + at, word_of(values[..., at : at + WORD]))
+            return
         is_far = thread is None or thread.core is not self
         access = access or self.chip.scheduler.access()
-        if access is not None and (size > WORD or not (is_far or isinstance(region, SemaphoreRegion))):
+        if access is not None and (size > WORD or not is_far):
             self.touched.write(access, address, size)
             if is_far:
                 self._arriving[access.number] = access
@@ -255,7 +239,7 @@ class Core:
             thread.clock.learn(self._written)
 
     def load(self, address: int) -> int:
-        """As a kernel reads it that acts on what it finds."""
+        """The word there, where it is the same on all devices; as a kernel reads it that acts on what it finds."""
         self._learn(address)
         return self.word(address)
 

@@ -91,6 +91,44 @@ def a_semaphore_is_cleared_while_others_raise_it(mesh):
     counted(mesh, receiver, raised_twice)
 
 
+def answered(mesh, *, lowers_first):
+    """The second core signals twice, the second time once it has an answer; the first one takes signals off."""
+
+    def receiver():
+        count = L1Pointer(get_semaphore(0))
+        for _ in range(2):
+            noc_semaphore_wait_min(get_semaphore(0), 1)
+            if lowers_first:
+                count[0] = count[0] - 1
+            noc_semaphore_inc(right_of(get_semaphore(1)), 1)
+            if not lowers_first:
+                count[0] = count[0] - 1
+        noc_async_atomic_barrier()
+
+    def sender():
+        for answer in range(1, 3):
+            noc_semaphore_inc(right_of(get_semaphore(0), -1), 1)
+            noc_semaphore_wait_min(get_semaphore(1), answer)
+
+    launched(mesh, lambda: sender() if get_absolute_logical_x() else receiver(), cores=2, semaphores=(2, 2))
+
+
+@mistake(
+    Told.WARNING,
+    "sets semaphore 0 of core 0-0",
+    "the signal may be overwritten",
+    symptom="The program hangs on some runs: a signal came between the reading of the count and its writing.",
+    mend="Lower the count before the other side is told to go on.",
+)
+def a_count_is_lowered_after_the_answer(mesh):
+    answered(mesh, lowers_first=False)
+
+
+@right
+def a_count_is_lowered_before_the_answer(mesh):
+    answered(mesh, lowers_first=True)
+
+
 @right
 def signals_are_taken_off_one_by_one(mesh):
     counted(mesh, lambda semaphore: [Semaphore(0).down(1) for _ in range(4)], raised_twice)

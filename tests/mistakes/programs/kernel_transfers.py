@@ -1,9 +1,12 @@
 """Kernels: transfers that are still under way."""
 
+import torch
 from catalogue import Told, mistake, right
 from kernel_launches import BYTES, copied, fill, launched, pages_of, right_of, tiles
 
+import softmesh as ttnn
 from softmesh.kernels import (
+    InterleavedAddrGen,
     L1Pointer,
     cb_pop_front,
     cb_reserve_back,
@@ -13,6 +16,7 @@ from softmesh.kernels import (
     get_semaphore,
     get_write_ptr,
     noc_async_atomic_barrier,
+    noc_async_read,
     noc_async_read_barrier,
     noc_async_read_tile,
     noc_async_write,
@@ -225,3 +229,31 @@ def a_tile_in_dram_is_announced_before_the_write_barrier(mesh):
 @right
 def a_tile_in_dram_is_announced_behind_the_write_barrier(mesh):
     handed_over(mesh, before=noc_async_write_barrier, behind=lambda: None, by_word=True, to_dram=True)
+
+
+def half_a_tile(mesh, page_size):
+    """The first half of a tile, from a tensor of more tiles than there are banks."""
+    source = ttnn.from_torch(torch.ones(32, 32 * 16).bfloat16(), layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    def reader():
+        place = InterleavedAddrGen(source.buffer_address(), page_size)
+        cb_reserve_back(0, 1)
+        noc_async_read(place.get_noc_addr(15), get_write_ptr(0), BYTES // 2)
+        noc_async_read_barrier()
+
+    launched(mesh, reader)
+
+
+@mistake(
+    Told.STRICT,
+    "Page 15 of 1024 bytes is not page 15 of the buffer",
+    symptom="The kernel works on another tile than it thinks.",
+    mend="Give the accessor the page size of the tensor, and the transfer how many bytes to move.",
+)
+def an_accessor_has_pages_of_another_size(mesh):
+    half_a_tile(mesh, BYTES // 2)
+
+
+@right
+def a_part_of_a_page_is_read(mesh):
+    half_a_tile(mesh, BYTES)
