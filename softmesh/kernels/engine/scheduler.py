@@ -313,6 +313,8 @@ class Scheduler:
         try:
             with Watch(seconds) as watch:
                 self._take_turns(watch)
+                while self._deliver_late():
+                    self._take_turns(watch)
             waiting = [thread for thread in self.threads if not thread.dead]
             if waiting:
                 raise KernelsStuck("The program is stuck: no kernel can go on.", waiting)
@@ -324,6 +326,14 @@ class Scheduler:
         finally:
             for thread in self.threads:
                 thread.end()
+
+    def _deliver_late(self) -> bool:
+        """Nobody can go on: what was written without a barrier arrives now, and those that ask again may find it."""
+        left = [thread for thread in self.threads if not thread.dead and thread.kernel.processor is not Processor.TRISC]
+        if not any(thread.transfers.arrive() for thread in left):
+            return False
+        self._ready.extend(thread for thread in self.threads if thread.polling is not None and not thread.dead)
+        return True
 
     def drop_references(self) -> None:
         for thread in self.threads:

@@ -16,6 +16,7 @@ import torch
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kernels.engine.memory_order import LASTING, Access
+from softmesh.kernels.engine.scheduler import Carried
 from softmesh.kernels.engine.simulated_chip import DramBank
 from softmesh.kernels.engine.worker_core import WORD, Core
 from softmesh.strictness import doubt
@@ -77,6 +78,10 @@ class Transfers:
                 f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
                 "consumer reads what was there before. Call noc_async_read_barrier() first.",
             )
+
+    def arrive(self) -> bool:
+        """Everything arrives, for it has had all the time there is; False where nothing was under way."""
+        return False
 
     def atomic_barrier(self) -> None:
         """Wait until the semaphores that were raised are."""
@@ -222,6 +227,13 @@ class DelayedTransfers(Transfers):
     def write_barrier(self, trid: int | None = None) -> None:
         super().write_barrier(trid)
         self._complete(_of(self._writes, trid))
+
+    def arrive(self) -> bool:
+        issued, clock = list(self._writes), self.thread.clock
+        if issued:
+            with self.thread.scheduler.delivering(Carried(clock.now(), clock.published())):
+                self._complete(issued)
+        return bool(issued)
 
     def flush(self) -> None:
         super().flush()

@@ -341,3 +341,33 @@ def cores_send_to_all_others_in_turn(mesh):
             cb_pop_front(0, 1)
 
     launched(mesh, kernel, consumer, cores=4, semaphores=(4, 4, 4))
+
+
+@right
+def packets_bring_their_flag_along(mesh):
+    """The last number of a packet tells that it is there, and an answer tells the sender as much."""
+
+    def sender():
+        packet, answers = L1Pointer(get_write_ptr(0)), get_semaphore(0)
+        for turn in range(1, 4):
+            noc_semaphore_wait_min(answers, turn)
+            packet[0:16] = turn
+            noc_async_write(packet, right_of(get_write_ptr(1)), 64)
+        noc_semaphore_wait_min(answers, 4)
+        noc_async_write_barrier()
+
+    def receiver():
+        packet = L1Pointer(get_write_ptr(1))
+        packet[15] = 0
+        for turn in range(4):
+            while packet[15] != turn:
+                pass
+            if turn:
+                assert packet[0:8] == [turn] * 8
+            noc_semaphore_inc(right_of(get_semaphore(0), -1), 1)
+        noc_async_atomic_barrier()
+
+    def kernel():
+        receiver() if get_absolute_logical_x() else sender()
+
+    launched(mesh, kernel, cores=2, indexes=(0, 1), semaphores=(2,))
