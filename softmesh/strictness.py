@@ -50,10 +50,10 @@ def warn_or_raise(
     warn(message, warning, at)
 
 
-def doubt(message: str, warning: type[SoftmeshWarning]) -> None:
+def doubt(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
     """A warning that is told in strict mode only: right programs may do the same."""
     if is_strict():
-        warn(message, warning)
+        warn(message, warning, at)
 
 
 def warn(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:

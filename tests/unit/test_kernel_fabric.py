@@ -145,7 +145,8 @@ def test_a_semaphore_of_another_chip_is_raised_behind_the_data():
             one = NocUnicastAtomicIncCommandHeader(get_noc_addr(arrived), 4)
             fabric_multicast_noc_unicast_atomic_inc(connection, header, one, 1, 2)
             fabric_unicast_noc_unicast_atomic_inc(connection, header, one, 1)
-            fabric_unicast_noc_fused_unicast_with_atomic_inc(connection, header, get_write_ptr(0), 64, both, 2)
+            again = NocUnicastAtomicIncFusedCommandHeader(page_of(tensor, 1), get_noc_addr(arrived), 1)
+            fabric_unicast_noc_fused_unicast_with_atomic_inc(connection, header, get_write_ptr(0), 64, again, 2)
 
         def others():
             noc_semaphore_wait_min(arrived, 5)
@@ -386,7 +387,7 @@ def test_a_packet_to_memory_of_nobody_names_its_sender():
         refused(mesh, lost, message)
 
 
-def test_strict_mode_refuses_a_program_semaphore_for_another_chip():
+def test_a_program_semaphore_is_not_for_another_chip():
     with open_mesh(1, 2) as mesh:
 
         def raises(connection):
@@ -394,7 +395,8 @@ def test_strict_mode_refuses_a_program_semaphore_for_another_chip():
             fabric_unicast_noc_unicast_atomic_inc(connection, PacketHeaderPool.allocate_header(), one, 1)
 
         waits = lambda: noc_semaphore_wait_min(get_semaphore(0), 1)  # noqa: E731
-        send(mesh, raises, (0, 1), others=waits, semaphore=True)
+        with pytest.warns(ttnn.SoftmeshWarning, match="use ttnn.create_global_semaphore"):
+            send(mesh, raises, (0, 1), others=waits, semaphore=True)
         refused(mesh, raises, "use ttnn.create_global_semaphore", others=waits, semaphore=True, strict=True)
 
 
@@ -420,14 +422,19 @@ def test_a_packet_reaches_a_device_in_the_range_of_another_program():
     """The program of the three others would run once for all of them: it must see what came to one."""
     with open_mesh(1, 4) as mesh:
         tensor, result = numbers(mesh), numbers(mesh)
+        semaphore = ttnn.create_global_semaphore(mesh, CORES, 0)
+        arrived = ttnn.get_global_semaphore_address(semaphore)
 
         def send_two(connection):
             header = PacketHeaderPool.allocate_header()
             for hops in (1, 3):
                 place = NocUnicastCommandHeader(page_of(tensor, 0))
                 fabric_unicast_noc_unicast_write(connection, header, get_write_ptr(0), 64, place, hops)
+            one = NocUnicastAtomicIncCommandHeader(get_noc_addr(arrived), 1)
+            fabric_multicast_noc_unicast_atomic_inc(connection, header, one, 1, 3)
 
         def pass_on():
+            noc_semaphore_wait_min(arrived, 1)
             cb_reserve_back(0, 80)
             noc_async_read_page(0, InterleavedAddrGen(tensor.buffer_address(), 64), get_write_ptr(0))
             noc_async_read_barrier()

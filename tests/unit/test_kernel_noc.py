@@ -302,6 +302,7 @@ def test_transfers_that_differ_modulo_the_alignment_are_warned_of(chip):
 
     def kernel():
         noc_async_read(InterleavedAddrGen(get_arg_val(0), 64).get_noc_addr(0), get_write_ptr(0) + 16, 32)
+        noc_async_read_barrier()
 
     message = r"A NoC read from DRAM bank 0: .* must be alike modulo 32.*on core 0-0"
     with pytest.warns(ttnn.SoftmeshWarning, match=message):
@@ -382,6 +383,7 @@ def test_the_object_style_does_the_same(chip):
         seen[me] = L1Pointer(cb.get_read_ptr())[9]
         if me == 3:
             noc.async_write(cb, accessor, 64, page_id=1)
+            noc.async_writes_flushed()
             noc.async_read(UnicastEndpoint(18, 18, cb.get_read_ptr()), cb.get_read_ptr(), 64)
             noc.async_full_barrier()
         cb.pop_front(1)

@@ -12,6 +12,7 @@ import softmesh as ttnn
 from softmesh import metal
 from softmesh.kernels import (
     InterleavedAddrGen,
+    L1Pointer,
     align_local_cbs_to_remote_cb,
     cb_pop_front,
     cb_push_back,
@@ -164,6 +165,7 @@ def test_pages_may_change_their_size_at_the_same_place_of_the_stream(mesh, betwe
     heard = []
 
     def sending():
+        L1Pointer(get_write_ptr(0))[0 : 6 * TILE_BYTES // 4] = 1
         remote_cb_reserve_back(REMOTE, 3)
         remote_cb_push_back_and_write_pages(REMOTE, get_write_ptr(0), 3, 3, 1, TILE_BYTES)
         resize_remote_sender_cb_interface(REMOTE, 2 * TILE_BYTES)

@@ -51,7 +51,10 @@ def cb_pages_reservable_at_back(cb_id: int, num_pages: int) -> bool:
     fifo = fifo_of(thread, "cb_pages_reservable_at_back", cb_id)
     if fifo.free < num_pages:
         thread.poll(f"cb_pages_reservable_at_back({int(cb_id)}, {num_pages})")
-    return fifo.free >= num_pages
+    if fifo.free < num_pages:
+        return False
+    fifo.learn_of_room(thread, num_pages)
+    return True
 
 
 def cb_pages_available_at_front(cb_id: int, num_pages: int) -> bool:
@@ -59,7 +62,10 @@ def cb_pages_available_at_front(cb_id: int, num_pages: int) -> bool:
     fifo = fifo_of(thread, "cb_pages_available_at_front", cb_id)
     if fifo.available < num_pages:
         thread.poll(f"cb_pages_available_at_front({int(cb_id)}, {num_pages})")
-    return fifo.available >= num_pages
+    if fifo.available < num_pages:
+        return False
+    fifo.learn_of_pages(thread, num_pages)
+    return True
 
 
 def get_write_ptr(cb_id: int) -> int:
@@ -216,7 +222,7 @@ def align_local_cbs_to_remote_cb(remote_cb_index: int, local_cb_indices: Sequenc
                 f"{fifo.page_size} bytes from {fifo.address} on, of which {fifo.available} are full. Let it share "
                 "the memory and the page size, and pop what it holds first."
             )
-        fifo.pushed = fifo.popped = page
+        fifo.begin_at(page)
 
 
 def _sender(thread: KernelThread, call: str, cb_id: int) -> RemoteEnd:

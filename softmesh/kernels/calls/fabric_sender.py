@@ -22,7 +22,7 @@ from softmesh.kernels.engine.fabric_packets import (
     ToDevice,
     Tree,
 )
-from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread, data_movement_kernel
+from softmesh.kernels.engine.scheduler import Carried, DevicesDiffer, KernelThread, data_movement_kernel
 from softmesh.kernels.program.packed_args import CONNECTION_WORDS, ConnectionWords, check_link
 
 
@@ -100,9 +100,12 @@ class WorkerToFabricEdmSender:
         chip = thread.core.chip
         chips = [chip.launch_state.device(place, chip.is_strict) for place in places]
 
+        carried = Carried(thread.clock.now(), thread.clock.published())
+
         def deliver() -> None:
-            for target in chips:
-                command.carry_out(target, payload)
+            with chip.scheduler.delivering(carried):
+                for target in chips:
+                    command.carry_out(target, payload)
 
         link.send(thread, deliver)
 

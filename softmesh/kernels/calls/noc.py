@@ -10,7 +10,7 @@ from softmesh.hardware import Arch
 from softmesh.kernels.calls.tensor_accessor import TensorAccessor
 from softmesh.kernels.engine.noc_address import decode, decode_multicast, encode, encode_multicast
 from softmesh.kernels.engine.scheduler import KernelThread, data_movement_kernel
-from softmesh.kernels.engine.simulated_chip import Endpoint
+from softmesh.kernels.engine.transfers import Endpoint
 from softmesh.kernels.engine.worker_core import Core
 
 _LARGEST_PACKET = {Arch.WORMHOLE_B0: 8192, Arch.BLACKHOLE: 16384}
@@ -211,8 +211,8 @@ def noc_async_writes_flushed(noc: int | None = None) -> None:
 
 
 def noc_async_atomic_barrier(noc: int | None = None) -> None:
-    """Wait until semaphores that were raised elsewhere are raised: they are when the call returns."""
-    data_movement_kernel("noc_async_atomic_barrier")
+    """Wait until semaphores that were raised elsewhere are raised."""
+    data_movement_kernel("noc_async_atomic_barrier").transfers.atomic_barrier()
 
 
 def noc_async_full_barrier(noc: int | None = None) -> None:

@@ -163,13 +163,13 @@ class Semaphore:
         if len(place_and_value) != 1:
             raise MeshError("Semaphore.up() takes (value), or (noc, x, y, value) for another core.")
         core = here("Semaphore.up").core
-        core.store(self.address, core.load(self.address) + int(place_and_value[0]))  # type: ignore[arg-type]
+        core.store(self.address, core.word(self.address) + int(place_and_value[0]), adds=True)  # type: ignore[arg-type]
 
     def down(self, value: int) -> None:
         """Wait until it is `value` or more, and take that much off."""
         self.wait_min(value)
         core = here("Semaphore.down").core
-        core.store(self.address, core.load(self.address) - value)
+        core.store(self.address, core.word(self.address) - value, adds=True)
 
     def wait(self, value: int) -> None:
         semaphores.noc_semaphore_wait(self.address, value)

@@ -11,6 +11,7 @@ from softmesh.errors import MeshError
 from softmesh.kernels.calls.noc import endpoint, multicast_targets, store_word
 from softmesh.kernels.engine.scheduler import KernelThread, Wait, data_movement_kernel, here
 from softmesh.kernels.engine.worker_core import Core
+from softmesh.kernels.program.kernel import Processor
 
 VALID = 1
 INVALID = 0
@@ -30,7 +31,8 @@ def get_semaphore(semaphore_id: int) -> int:
 
 def noc_semaphore_wait(sem_addr: int, val: int) -> None:
     """Until the semaphore is `val`."""
-    _wait("noc_semaphore_wait", int(sem_addr), val, lambda value: value == val)
+    thread = _wait("noc_semaphore_wait", int(sem_addr), val, lambda value: value == val)
+    thread.core.signals.waited(thread, int(sem_addr), val)
 
 
 def noc_semaphore_wait_min(sem_addr: int, val: int) -> None:
@@ -38,18 +40,23 @@ def noc_semaphore_wait_min(sem_addr: int, val: int) -> None:
     _wait("noc_semaphore_wait_min", int(sem_addr), val, lambda value: value >= val)
 
 
-def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -> None:
+def _wait(call: str, address: int, wanted: int, is_met: Callable[[int], bool]) -> KernelThread:
     thread = here(call)
     core = thread.core
-    if not is_met(core.load(address)):
-        wait = Wait(f"{call}({core.name_of(address)}, {wanted})", lambda: f"it is {core.load(address)}")
-        thread.wait_for(lambda: is_met(core.load(address)), core.waiting_for(address), wait)
+    if not is_met(core.word(address)):
+        wait = Wait(f"{call}({core.name_of(address)}, {wanted})", lambda: f"it is {core.word(address)}")
+        thread.wait_for(lambda: is_met(core.word(address)), core.waiting_for(address), wait)
+    core.learn_from_wait(thread, address, is_met)
     core.chip.launch_state.waits.note(f"{call}({core.name_of(address)}, {wanted})", core, address, is_met)
+    return thread
 
 
 def noc_semaphore_set(sem_addr: int, val: int) -> None:
     """The semaphore of this core."""
-    here("noc_semaphore_set").core.store(int(sem_addr), val)
+    thread = here("noc_semaphore_set")
+    if thread.kernel.processor is not Processor.TRISC:
+        thread.transfers.before_set(int(sem_addr), val)
+    thread.core.store(int(sem_addr), val)
 
 
 def noc_semaphore_inc(addr: int, incr: int, noc_id: int | None = None) -> None:
@@ -63,7 +70,9 @@ def noc_semaphore_set_remote(src_local_l1_addr: int, dst_noc_addr: int, noc: int
     """Copy the semaphore of this core to another core."""
     thread = data_movement_kernel("noc_semaphore_set_remote")
     target, address = endpoint(thread, dst_noc_addr)
-    store_word(thread, target, address, thread.core.load(int(src_local_l1_addr)))
+    word = thread.core.load(int(src_local_l1_addr))
+    thread.transfers.copies_word(int(src_local_l1_addr), word)
+    store_word(thread, target, address, word)
 
 
 def noc_semaphore_set_multicast(
@@ -93,6 +102,7 @@ def _set_multicast(call: str, source: int, noc_addr: int, num_dests: int, *, wit
     thread = data_movement_kernel(call)
     cores, address = multicast_targets(thread, call, noc_addr, num_dests, with_self=with_self)
     word = thread.core.load(int(source))
+    thread.transfers.copies_word(int(source), word)
     for core in cores:
         store_word(thread, core, address, word)
 
@@ -108,7 +118,7 @@ def noc_semaphore_inc_multicast(dst_noc_addr_multicast: int, incr: int, num_dest
 
 def _raise(thread: KernelThread, target: Core, address: int, by: int) -> None:
     thread.transfers.before_increment(target)
-    target.store(address, target.word(address) + by & 0xFFFFFFFF)
+    target.store(address, target.word(address) + by & 0xFFFFFFFF, adds=True)
 
 
 def _worker(call: str, target: object) -> Core:

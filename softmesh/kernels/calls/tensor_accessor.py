@@ -8,13 +8,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.noc_address import encode
 from softmesh.kernels.engine.scheduler import KernelThread, here
-from softmesh.kernels.engine.simulated_chip import Endpoint, SimulatedChip
+from softmesh.kernels.engine.simulated_chip import SimulatedChip
+from softmesh.kernels.engine.transfers import Endpoint
 from softmesh.kernels.program.packed_args import ACCESSOR_WORDS, AccessorWords
+from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout
 from softmesh.runtime.buffers.paged_memory import Sharded
+from softmesh.strictness import doubt
 
 
 class TensorAccessorArgs:
@@ -101,7 +104,7 @@ class TensorAccessor:
                     f"Pages of {self.page_size} bytes from address {self.bank_base_address} on: the sharded buffer "
                     f"there has pages of {paged.page_size} bytes from {paged.address} on, and is addressed by those."
                 )
-            return self._interleaved(chip, page_id)
+            return self._interleaved(chip, page_id, paged)
         if not 0 <= page_id < paged.num_pages:
             raise MeshError(
                 f"Page {page_id} is outside the buffer at {paged.address}: it has {paged.num_pages} pages of "
@@ -109,11 +112,19 @@ class TensorAccessor:
             )
         return paged.locate(page_id)
 
-    def _interleaved(self, chip: SimulatedChip, page_id: int) -> tuple[int, int]:
+    def _interleaved(self, chip: SimulatedChip, page_id: int, paged: MemoryWithLayout) -> tuple[int, int]:
         """Other pages than those of the buffer: dealt round-robin to all banks."""
         slot, bank = divmod(page_id, chip.num_banks(self._type))
         alignment = chip.alignment(self._type)
-        return bank, self.bank_base_address + slot * (-(-self.page_size // alignment) * alignment)
+        stride = -(-self.page_size // alignment) * alignment
+        if slot and paged.address == self.bank_base_address and paged.aligned_page_size != stride:
+            doubt(
+                f"Page {page_id} of {self.page_size} bytes is not page {page_id} of the buffer at {paged.address}, "
+                f"whose pages have {paged.page_size} bytes and lie {paged.aligned_page_size} apart in each bank: give "
+                "the accessor the page size of the buffer.",
+                SoftmeshWarning,
+            )
+        return bank, self.bank_base_address + slot * stride
 
 
 class InterleavedAddrGen(TensorAccessor):

@@ -51,6 +51,10 @@ class ByteOverlay:
             insort(self._starts, start)
         self._pieces[start] = values
 
+    def has_any(self, start: int, size: int) -> bool:
+        """Whether some of these bytes were written."""
+        return start in self._pieces or bool(self._overlapping(start, start + size))
+
     def pieces(self) -> Iterable[torch.Tensor]:
         return self._pieces.values()
 

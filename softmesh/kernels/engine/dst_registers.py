@@ -54,6 +54,10 @@ class Registers:
         if then is RegisterOwner.NOBODY:
             self._values = [None] * self.capacity  # the packer leaves them zero
 
+    def why_held(self) -> str | None:
+        """Who has them, and what to call so that they are free."""
+        return None if self._owner is RegisterOwner.NOBODY else self._owner.value
+
     def check_math(self, call: str) -> None:
         if self._owner not in _MATH:
             raise MeshError(f"{call}() writes tile registers, and {self._owner.value}.")

@@ -223,13 +223,16 @@ def write(chip: SimulatedChip, noc_address: int, payload: torch.Tensor | None) -
 def increment(chip: SimulatedChip, noc_address: int, by: int) -> None:
     place, address = decode(noc_address)
     core = _worker(chip.at(place))
-    if chip.is_strict and address in core.semaphores.values():
-        raise MeshError(
+    if address in core.semaphores.values():
+        message = (
             f"The program's semaphore {core.name_of(address)} on {chip.name} is raised from another chip. Programs "
             "do not start at one moment on all chips, and the start sets it back: use "
             "ttnn.create_global_semaphore(...)."
         )
-    core.store(address, core.word(address) + by & 0xFFFFFFFF)
+        if chip.is_strict:
+            raise MeshError(message)
+        chip.launch_state.findings.add(("semaphore of a program", address), message, is_strict=False)
+    core.store(address, core.word(address) + by & 0xFFFFFFFF, adds=True)
 
 
 def _worker(target: object) -> Core:

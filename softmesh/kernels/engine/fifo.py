@@ -6,13 +6,14 @@ for at the front, lies in one piece: pointers walk straight through it, so it ma
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord, corerange_to_cores
 from softmesh.errors import MeshError
-from softmesh.kernels.engine.memory_order import Known, join
+from softmesh.kernels.engine.memory_order import Known
 from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread, Wait
 from softmesh.kernels.program.kernel import Processor
 from softmesh.tensor.dtype import DataType
@@ -34,6 +35,23 @@ class Format:
     tile: Tile
 
 
+# The steps of one end: how far each came, and what it had done by then.
+_Steps = deque[tuple[int, Known]]
+
+
+def _learn(thread: KernelThread, steps: _Steps, position: int) -> None:
+    """That an end has come so far, and no more than that."""
+    for reached, known in steps:
+        if reached >= position:
+            thread.clock.learn(known)
+            return
+
+
+def _forget(steps: _Steps, position: int) -> None:
+    while steps and steps[0][0] <= position:
+        steps.popleft()
+
+
 class Fifo:
     def __init__(self, core: Core, format: Format, address: int, capacity: int, *, is_aliased: bool) -> None:
         self.core = core
@@ -48,8 +66,8 @@ class Fifo:
         self.reserved = 0  # pages of the window at the back
         self.waited = 0  # pages of the window at the front
         self.packed = 0  # pages of the window at the back that the packer has filled
-        self._filled: Known = {}  # what the producer had done when it pushed last
-        self._emptied: Known = {}  # what the consumer had done when it popped last
+        self._pushes = _Steps()
+        self._pops = _Steps()
         self._ends: dict[str, KernelThread] = {}
         self._for_room: list[KernelThread] = []
         self._for_pages: list[KernelThread] = []
@@ -75,7 +93,7 @@ class Fifo:
         if self.free < pages:
             wait = Wait(f"cb_reserve_back({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.free >= pages, self._for_room, wait)
-        thread.clock.learn(self._emptied)
+        self.learn_of_room(thread, pages)
         self.reserved = max(self.reserved, pages)
         strict = self.core.strict
         if strict is not None:
@@ -93,8 +111,8 @@ class Fifo:
             strict.pushing(self, pages)
         elif thread.kernel.processor is not Processor.TRISC:
             thread.transfers.pushing(self, pages)
-        self._filled = thread.clock.published()
         self.pushed += pages
+        self._pushes.append((self.pushed, thread.clock.published()))
         self.reserved = max(0, self.reserved - pages)
         self.packed = 0
         self.core.chip.scheduler.wake(self._for_pages)
@@ -104,7 +122,7 @@ class Fifo:
         if self.available < pages:
             wait = Wait(f"cb_wait_front({self.index}, {pages})", self._state)
             thread.wait_for(lambda: self.available >= pages, self._for_pages, wait)
-        thread.clock.learn(self._filled)
+        self.learn_of_pages(thread, pages)
         self.waited = max(self.waited, pages)
 
     def pop(self, thread: KernelThread, pages: int) -> None:
@@ -117,10 +135,46 @@ class Fifo:
         strict = self.core.strict
         if strict is not None:
             strict.popping(self, pages)
-        self._emptied = thread.clock.published()
+        elif pages > self.waited and not self._knows_of(thread, pages):
+            self._tell_unwaited(thread, pages)
         self.popped += pages
+        self._pops.append((self.popped, thread.clock.published()))
         self.waited = max(0, self.waited - pages)
         self.core.chip.scheduler.wake(self._for_room)
+
+    def learn_of_room(self, thread: KernelThread, pages: int) -> None:
+        """Of the consumer's steps as far as they had to come."""
+        _forget(self._pops, self.pushed - self.capacity)
+        if pages:
+            _learn(thread, self._pops, self.pushed - self.capacity + pages)
+
+    def learn_of_pages(self, thread: KernelThread, pages: int) -> None:
+        _forget(self._pushes, self.popped)
+        if pages:
+            _learn(thread, self._pushes, self.popped + pages)
+
+    def _knows_of(self, thread: KernelThread, pages: int) -> bool:
+        """That they were pushed, however a consumer has learned it."""
+        producer = self._ends.get("producer")
+        if producer is None:
+            return True
+        steps = (known[producer.clock.number] for reached, known in self._pushes if reached >= self.popped + pages)
+        return thread.clock.known.get(producer.clock.number, 0) >= next(steps, 0)
+
+    def _tell_unwaited(self, thread: KernelThread, pages: int) -> None:
+        self.core.chip.launch_state.findings.add(
+            (thread.kernel, "unwaited"),
+            f"{thread.name}: cb_pop_front({self.index}, {pages}) gives back more than the {self.waited} pages that "
+            f"were waited for, and on a chip they may not be there yet: call cb_wait_front({self.index}, {pages}) "
+            "before.",
+            is_strict=False,
+        )
+
+    def begin_at(self, page: int) -> None:
+        """Empty, and with this page the next."""
+        self.pushed = self.popped = page
+        self._pushes.clear()
+        self._pops.clear()
 
     def page_to_read(self, call: str, index: int) -> int:
         """The address of a page of the window at the front."""
@@ -195,6 +249,7 @@ class Fifo:
 # same place of the stream.
 
 
+_MOST_STEPS = 64  # of each part that are remembered; who needs an earlier one counts as having waited for these
 _SENDER = 0  # its place among the positions; receivers follow
 _PAGE_ALIGNMENT = 16
 
@@ -221,7 +276,7 @@ class RemoteFifo:
         self.size = buffer.size()
         self.parts = [sender, *receivers]
         self.waiting: list[KernelThread] = []
-        self.known: Known = {}  # what its ends had done when they moved on
+        self._steps = [_Steps(maxlen=_MOST_STEPS) for _ in self.parts]
         self._chip = chip
         self._buffer = buffer
         self._positions: list[int] = []  # empty until somebody asks
@@ -250,8 +305,12 @@ class RemoteFifo:
         aligned = -(-offset // page_size) * page_size
         return (turn + 1) * self.size if aligned + page_size > self.size else turn * self.size + aligned
 
+    def learn(self, thread: KernelThread, part: int, position: int) -> None:
+        """That a part has come so far."""
+        _learn(thread, self._steps[part], position)
+
     def set_position(self, part: int, position: int) -> None:
-        join(self.known, self._chip.scheduler.published())
+        self._steps[part].append((position, self._chip.scheduler.published()))
         self.positions[part] = position
         self._chip.scheduler.wake(self.waiting)
 
@@ -293,7 +352,9 @@ class RemoteEnd:
         if not is_met(pages):
             wait = Wait(f"{call}({self.index}, {pages})", self.state)
             thread.wait_for(lambda: is_met(pages), self.fifo.waiting, wait)
-        thread.clock.learn(self.fifo.known)
+        end = self._start + pages * self.page_size
+        for part in range(1, len(self.fifo.parts)) if self.is_sender else [_SENDER]:
+            self.fifo.learn(thread, part, end - self.fifo.size if self.is_sender else end)
 
     def advance(self, pages: int) -> None:
         """Past the next pages: they are sent, or read."""

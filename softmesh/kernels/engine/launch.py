@@ -18,16 +18,15 @@ from softmesh.kernels.engine.buffer_view import MeshSlice
 from softmesh.kernels.engine.byte_overlay import single_torch_thread
 from softmesh.kernels.engine.dst_registers import Registers, capacity_of
 from softmesh.kernels.engine.fifo import Fifo, Format, remote_end_of
-from softmesh.kernels.engine.leftovers import remember, tell_undrained
-from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelThread
+from softmesh.kernels.engine.leftovers import remember, tell_open_connections, tell_undrained
+from softmesh.kernels.engine.scheduler import DevicesDiffer, KernelsStuck, KernelThread
 from softmesh.kernels.engine.simulated_chip import (
     ChipFacts,
-    DelayedTransfers,
     LaunchState,
     SimulatedChip,
-    Transfers,
     mesh_slice_of,
 )
+from softmesh.kernels.engine.transfers import DelayedTransfers, Transfers
 from softmesh.kernels.engine.worker_core import CircularBufferRegion, Core, SemaphoreRegion
 from softmesh.kernels.program.kernel import ComputeConfig, Kernel, Processor
 from softmesh.kernels.program.l1_allocation import MOST_SEMAPHORES, CircularBuffer
@@ -102,7 +101,7 @@ class Launch:
 def _run(launch_state: LaunchState) -> Touched:
     try:
         with single_torch_thread():
-            launch_state.scheduler.run()
+            _run_kernels(launch_state)
             _tell(launch_state)
             left = launch_state.waits.values()
             launch_state.buffer_table.write_back()
@@ -113,11 +112,20 @@ def _run(launch_state: LaunchState) -> Touched:
         launch_state.drop_references()
 
 
+def _run_kernels(launch_state: LaunchState) -> None:
+    try:
+        launch_state.scheduler.run()
+    except KernelsStuck as error:
+        error.args = ("\n".join([str(error), *launch_state.findings.possible_causes()]),)
+        raise
+
+
 def _tell(launch_state: LaunchState) -> None:
     """What went well here, and would not on every run of a chip."""
-    launch_state.order.tell()
+    launch_state.findings.tell()
     launch_state.waits.tell()
     tell_undrained(launch_state.chips())
+    tell_open_connections(launch_state.chips())
 
 
 def _load_program(chip: SimulatedChip, program: Program) -> None:
@@ -143,7 +151,7 @@ def _add_circular_buffer(core: Core, buffer: CircularBuffer, formats: Sequence[F
     size = buffer.config.total_size
     if buffer.is_static:
         name = f"circular buffer {', '.join(str(format.index) for format in formats)}"
-        core.add_region(CircularBufferRegion(name, buffer.address, size, core.chip.rank, core.chip.mesh.torch_device))
+        core.add_region(CircularBufferRegion(core, name, buffer.address, size))
     for format in formats:
         core.fifos[format.index] = Fifo(
             core, format, buffer.address, size // format.page_size, is_aliased=not buffer.is_static

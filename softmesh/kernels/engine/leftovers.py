@@ -1,4 +1,4 @@
-"""Checks after a kernel launch: pages left in circular buffers, semaphores that were never reset.
+"""Checks after a kernel launch: pages left in circular buffers, open connections, semaphores that were never reset.
 
 Circular buffers begin empty at each launch, so that pages which are left are lost. Global semaphores keep their value:
 a kernel that waits for one which an earlier launch has met, and nobody has set back since, does not wait at all.
@@ -99,6 +99,19 @@ def remember(values: dict[Place, tuple[Met, int]]) -> None:
     for place, (met, value) in values.items():
         known = _CONSUMED.setdefault(met.memory, {})
         known[place] = Consumed(value, TensorVersion(met.memory.data), met.site)
+
+
+def tell_open_connections(chips: Iterable[SimulatedChip]) -> None:
+    for chip in chips:
+        for link in chip.links.values():
+            if link.holder is not None:
+                message = (
+                    f"{link.holder.name} ends, and its connection to the {link} is open still: the fabric goes on "
+                    "serving it, and the next worker that opens one waits for ever. Call close() at the end."
+                )
+                if chip.is_strict:
+                    raise MeshError(message)
+                warn_or_raise(message, SoftmeshWarning, MeshError)
 
 
 def tell_undrained(chips: Iterable[SimulatedChip]) -> None:

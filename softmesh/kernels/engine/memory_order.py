@@ -1,45 +1,55 @@
-"""Detects data races between kernels of a launch: DRAM that two touch, one to write, unordered by vector clocks.
+"""Vector clocks of kernels: what each has done and knows of others, and what it does to memory until a barrier.
 
 A kernel knows what another has done where it waited for it: pages of a circular buffer that were pushed or popped, a
-word in L1 that was set (a semaphore, a flag). Two that touch the same bytes, one of them to write, and neither of which
-has waited for the other, come in any order on a chip. What is found is told when the launch has come to its end.
+word in L1 that was set (a semaphore, a flag). A transfer is done when its barrier is, and not when its call returns.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
-
-from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.hardware.memory_config import BufferType
-from softmesh.strictness import warn_or_raise
+import sys
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.scheduler import KernelThread
-    from softmesh.kernels.engine.simulated_chip import SimulatedChip
 
 Known = dict[int, int]  # by the number of a thread, how many of its steps are known to be over
-_CHUNK = 11  # bits: touches are kept by stretches of so many bytes
+LASTING = sys.maxsize  # the step at which a transfer is done, as long as there was no barrier
 
 
 class Clock:
     """What one kernel thread has done, and knows of others."""
 
-    __slots__ = ("known", "number")
+    __slots__ = ("_now", "answered", "known", "number", "thread")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, thread: KernelThread, number: int) -> None:
+        self.thread = thread
         self.number = number
         self.known: Known = {number: 1}
+        self.answered = 0  # the last of its own steps that somebody knew of whom it has waited for
+        self._now: Access | None = None
+
+    @property
+    def step(self) -> int:
+        return self.known[self.number]
 
     def published(self) -> Known:
         """For whoever waits for this: all up to here. What comes after is not part of it."""
-        known = dict(self.known)
+        known = self.known.copy()
         self.known[self.number] += 1
+        self._now = None
         return known
+
+    def now(self) -> Access:
+        """What the kernel does in this step."""
+        if self._now is None:
+            self._now = Access(self)
+        return self._now
 
     def learn(self, known: Known | None) -> None:
         if known:
+            own = known.get(self.number, 0)
+            if own > self.answered:
+                self.answered = own
             join(self.known, known)
 
 
@@ -49,84 +59,39 @@ def join(known: Known, other: Known) -> None:
             known[number] = count
 
 
-class Touch(NamedTuple):
-    start: int
-    end: int
-    thread: KernelThread
-    step: int  # of that thread
+class Access:
+    """What a kernel reads and writes in one of its steps; or from a step on, by transfers that no barrier has ended."""
 
-    def meets(self, start: int, end: int) -> bool:
-        return self.start < end and start < self.end
+    __slots__ = ("clock", "left", "number", "over", "step", "transfer")
 
+    def __init__(self, clock: Clock, transfer: str = "") -> None:
+        self.clock = clock
+        self.number = clock.number
+        self.step = step = clock.known[clock.number]
+        self.transfer = transfer  # the call
+        self.left = self.over = LASTING if transfer else step  # when all is read, and when all is written
 
-class _Chunk:
-    __slots__ = ("reads", "writes")
+    @property
+    def thread(self) -> KernelThread:
+        return self.clock.thread
 
-    def __init__(self) -> None:
-        self.writes: list[Touch] = []
-        self.reads: dict[KernelThread, Touch] = {}
+    def end(self) -> None:
+        """A barrier has waited for it."""
+        step = self.clock.known[self.number]
+        if self.left == LASTING:
+            self.left = step
+        if self.over == LASTING:
+            self.over = step
 
+    def leave(self) -> None:
+        """Its source may change."""
+        if self.left == LASTING:
+            self.left = self.clock.known[self.number]
 
-class MemoryOrder:
-    """Of one launch. With a single kernel there is nothing to order."""
+    def arrive(self) -> None:
+        """Somebody has seen it there: whoever waited for the step that began it knows as much."""
+        self.left = min(self.left, self.step)
+        self.over = min(self.over, self.step)
 
-    def __init__(self) -> None:
-        self._chunks: defaultdict[tuple[SimulatedChip, int, int], _Chunk] = defaultdict(_Chunk)
-        self._found: dict[tuple[object, ...], tuple[str, CallSite, bool]] = {}
-
-    def reads(self, thread: KernelThread | None, chip: SimulatedChip, bank: int, address: int, size: int) -> None:
-        """`thread` is None where the fabric acts for one that has gone on."""
-        if thread is None or len(chip.scheduler.threads) == 1:
-            return
-        touch = Touch(address, address + size, thread, thread.clock.known[thread.clock.number])
-        for chunk in self._touched(chip, bank, touch):
-            for old in chunk.writes:
-                if old.thread is not thread and old.meets(touch.start, touch.end):
-                    self._check(chip, bank, old, "writes", touch, "reads")
-            before = chunk.reads.get(thread)
-            if before is not None:
-                touch = touch._replace(start=min(before.start, address), end=max(before.end, touch.end))
-            chunk.reads[thread] = touch
-
-    def writes(self, thread: KernelThread | None, chip: SimulatedChip, bank: int, address: int, size: int) -> None:
-        if thread is None or len(chip.scheduler.threads) == 1:
-            return
-        touch = Touch(address, address + size, thread, thread.clock.known[thread.clock.number])
-        for chunk in self._touched(chip, bank, touch):
-            for kind, olds in (("writes", chunk.writes), ("reads", list(chunk.reads.values()))):
-                for old in olds:
-                    if old.thread is not thread and old.meets(touch.start, touch.end):
-                        self._check(chip, bank, old, kind, touch, "writes")
-            chunk.writes = [old for old in chunk.writes if old.start < touch.start or touch.end < old.end]
-            chunk.writes.append(touch)
-
-    def _touched(self, chip: SimulatedChip, bank: int, touch: Touch) -> list[_Chunk]:
-        return [self._chunks[chip, bank, at] for at in range(touch.start >> _CHUNK, (touch.end - 1 >> _CHUNK) + 1)]
-
-    def _check(self, chip: SimulatedChip, bank: int, old: Touch, did: str, new: Touch, does: str) -> None:
-        if new.thread.clock.known.get(old.thread.clock.number, 0) >= old.step:
-            return
-        key = old.thread.kernel, new.thread.kernel, did, does
-        if key in self._found:
-            return
-        start = max(old.start, new.start)
-        memory = chip.memory(BufferType.DRAM, start)
-        place = memory.paged.page_at(bank, start)
-        page = "" if place is None else f"page {place[0]} of "
-        self._found[key] = (
-            f"{old.thread.name} {did}, and {new.thread.name} {does} {page}the DRAM buffer at {memory.paged.address}, "
-            "and neither has waited for the other: on a chip either may come first. Give each core pages of its own, "
-            "or let one wait for a semaphore that the other sets behind its noc_async_write_barrier().",
-            user_call_site(),
-            chip.is_strict,
-        )
-
-    def tell(self) -> None:
-        for message, site, is_strict in self._found.values():
-            if is_strict:
-                raise MeshError(f"{message} [{site}]")
-            warn_or_raise(f"{message} [{site}]", SoftmeshWarning, MeshError)
-
-    def drop_references(self) -> None:
-        self._chunks.clear()
-        self._found.clear()
+    def is_known_to(self, clock: Clock) -> bool:
+        return clock.known.get(self.number, 0) >= self.over

@@ -15,23 +15,23 @@ every kernel, its call and its line. Knows nothing of memory, cores or chips bey
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from softmesh.callsite import CallSite, call_site_of, is_ours
+from softmesh.callsite import CallSite, call_site_of, is_ours, user_call_site
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError, SoftmeshError
-from softmesh.kernels.engine.memory_order import Clock, Known, join
+from softmesh.kernels.engine.memory_order import Access, Clock, Known, join
 from softmesh.kernels.engine.watchdog import TIMEOUT, OutOfTime, Watch, seconds_allowed
 from softmesh.kernels.program.kernel import Processor
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.dst_registers import Registers
-    from softmesh.kernels.engine.simulated_chip import Transfers
+    from softmesh.kernels.engine.transfers import Transfers
     from softmesh.kernels.engine.worker_core import Core
     from softmesh.kernels.program.kernel import Kernel
 
@@ -81,6 +81,13 @@ def _cores_text(places: list[CoreCoord]) -> str:
     return f"cores {singles.merge(CoreRangeSet([]))}"
 
 
+class Carried(NamedTuple):
+    """A packet on its way: what its sender does with it, and what the sender had done and knew when it was sent."""
+
+    access: Access
+    known: Known
+
+
 @dataclass(frozen=True)
 class Wait:
     """A call that cannot go on yet; `state` tells how things stand when somebody asks."""
@@ -105,7 +112,7 @@ class KernelThread(greenlet):
         self.read_state: tuple[int, int | None] | None = None  # of transfers that repeat: place and size
         self.write_state: tuple[int, int | None] | None = None
         self.stopped_at: CallSite | None = None
-        self.clock = Clock(len(scheduler.threads))
+        self.clock = Clock(self, len(scheduler.threads))
 
     def run(self) -> None:
         try:
@@ -123,6 +130,20 @@ class KernelThread(greenlet):
     def _finish(self) -> None:
         if self.kernel.processor is not Processor.TRISC:
             self.transfers.check_completed()
+        elif (held := self.registers.why_held()) is not None:
+            message = (
+                f"The kernel ends out of turn: of the tile registers {held}. The next one waits for them for ever."
+            )
+            self.complain("registers", message)
+
+    def complain(self, kind: str, message: str) -> None:
+        """What does no harm here, and would on a chip: an error in strict mode."""
+        chip = self.core.chip
+        if chip.is_strict:
+            raise MeshError(message)
+        site = user_call_site()
+        at = self.kernel.site if is_ours(site.file) else site  # it has ended
+        chip.launch_state.findings.add((self.kernel, kind), f"{message} [{self.name}]", is_strict=False, at=at)
 
     def _where(self, error: BaseException) -> str:
         return f"{self.name}, {_site_in(error) or self.kernel.site}"
@@ -237,20 +258,38 @@ class Scheduler:
         self._deferred: deque[Callable[[], None]] = deque()
         self._idle_polls = 0
         self._running: KernelThread | None = None
+        self._carried: Carried | None = None  # what the fabric delivers now
 
     def add(self, thread: KernelThread) -> None:
         self.threads.append(thread)
         self._ready.append(thread)
 
     def published(self) -> Known:
-        """What whoever waits for something done now knows: all of the kernel that runs, or of all of them."""
+        """What whoever waits for something done now knows: all of the kernel that does it, or of all of them."""
         thread = running()
         if thread is not None:
             return thread.clock.published()
+        if self._carried is not None:
+            return self._carried.known.copy()
         known: Known = {}
         for one in self.threads:
             join(known, one.clock.published())
         return known
+
+    def access(self) -> Access | None:
+        """What is done now: by the kernel that runs, or the one that sent a packet."""
+        thread = running()
+        if thread is not None:
+            return thread.clock.now()
+        return None if self._carried is None else self._carried.access
+
+    @contextmanager
+    def delivering(self, carried: Carried) -> Iterator[None]:
+        self._carried = carried
+        try:
+            yield
+        finally:
+            self._carried = None
 
     def wake(self, waiting: list[KernelThread]) -> None:
         """Back in line, in the order in which they came to wait."""
@@ -274,6 +313,8 @@ class Scheduler:
         try:
             with Watch(seconds) as watch:
                 self._take_turns(watch)
+                while self._deliver_late():
+                    self._take_turns(watch)
             waiting = [thread for thread in self.threads if not thread.dead]
             if waiting:
                 raise KernelsStuck("The program is stuck: no kernel can go on.", waiting)
@@ -285,6 +326,14 @@ class Scheduler:
         finally:
             for thread in self.threads:
                 thread.end()
+
+    def _deliver_late(self) -> bool:
+        """Nobody can go on: what was written without a barrier arrives now, and those that ask again may find it."""
+        left = [thread for thread in self.threads if not thread.dead and thread.kernel.processor is not Processor.TRISC]
+        if not any(thread.transfers.arrive() for thread in left):
+            return False
+        self._ready.extend(thread for thread in self.threads if thread.polling is not None and not thread.dead)
+        return True
 
     def drop_references(self) -> None:
         for thread in self.threads:

@@ -1,4 +1,4 @@
-"""Simulated chips of a launch: the cores and DRAM banks behind NoC addresses, and NoC transfers between them.
+"""Simulated chips of a launch: the cores and DRAM banks behind NoC addresses.
 
 One SimulatedChip stands for a whole range of the mesh, or for a single device; all memory of a chip is reached from
 it. LaunchState has all chips of a launch, and the buffer table and the scheduler that they share.
@@ -6,32 +6,30 @@ it. LaunchState has all chips of a launch, and the buffer table and the schedule
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from softmesh.callsite import CallSite, user_call_site
 from softmesh.cores import CoreCoord
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import RoutingDirection
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
+from softmesh.kernels.engine.conflicts import Findings
 from softmesh.kernels.engine.leftovers import SemaphoreWaits
-from softmesh.kernels.engine.memory_order import MemoryOrder
+from softmesh.kernels.engine.memory_order import Access
 from softmesh.kernels.engine.noc_address import NocCoord
-from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler, running
+from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler
 from softmesh.kernels.engine.tensor_view import BufferTable, Find
+from softmesh.kernels.engine.touched_bytes import TouchedBytes
 from softmesh.kernels.engine.worker_core import Core, L1BufferRegion, StrictL1
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.runtime.device import MeshDevice
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fabric_links import Link
-    from softmesh.kernels.engine.fifo import Fifo, RemoteFifo
-    from softmesh.kernels.engine.scheduler import KernelThread
+    from softmesh.kernels.engine.fifo import RemoteFifo
 
 _IN_L1 = (BufferType.L1, BufferType.L1_SMALL)
 
@@ -42,19 +40,31 @@ class DramBank:
     def __init__(self, chip: SimulatedChip, bank: int) -> None:
         self.chip = chip
         self.bank = bank
+        self.touched = TouchedBytes(self)
 
     def __str__(self) -> str:
         return f"DRAM bank {self.bank}"
 
-    def read(self, address: int, size: int) -> torch.Tensor:
+    def what_is_at(self, address: int) -> tuple[str, bool]:
+        memory = self.chip.memory(BufferType.DRAM, address)
+        place = memory.paged.page_at(self.bank, address)
+        page = "" if place is None else f"page {place[0]} of "
+        return f"{page}the DRAM buffer at {memory.paged.address}", False
+
+    def read(self, address: int, size: int, access: Access | None = None) -> torch.Tensor:
         memory = self.chip.memory(BufferType.DRAM, address)
         memory.check_written(self.chip.is_strict)
-        self.chip.launch_state.order.reads(running(), self.chip, self.bank, address, size)
+        access = access or self.chip.scheduler.access()
+        if access is not None:
+            self.touched.read(access, address, size)
         return memory.read(self.chip.mesh_slice, self.bank, address, size)
 
-    def write(self, address: int, values: torch.Tensor) -> None:
-        self.chip.launch_state.order.writes(running(), self.chip, self.bank, address, values.shape[-1])
-        self.chip.memory(BufferType.DRAM, address).write(self.chip.mesh_slice, self.bank, address, values)
+    def write(self, address: int, values: torch.Tensor, access: Access | None = None) -> None:
+        memory = self.chip.memory(BufferType.DRAM, address)
+        access = access or self.chip.scheduler.access()
+        if access is not None:
+            self.touched.write(access, address, values.shape[-1])
+        memory.write(self.chip.mesh_slice, self.bank, address, values)
 
 
 class SimulatedChip:
@@ -99,6 +109,8 @@ class SimulatedChip:
     def drop_references(self) -> None:
         for core in self._cores.values():
             core.drop_references()
+        for bank in self._banks.values():
+            bank.touched.drop_references()
         for held in (self._cores, self._banks, self.links, self.remote_fifos):
             held.clear()
 
@@ -184,7 +196,7 @@ class LaunchState:
         self.facts = facts
         self.scheduler = Scheduler()
         self.buffer_table = BufferTable(find)
-        self.order = MemoryOrder()
+        self.findings = Findings()
         self.waits = SemaphoreWaits()
         self._chips: dict[MeshCoordinate, SimulatedChip] = {}  # by the first of their devices
 
@@ -207,7 +219,7 @@ class LaunchState:
         for chip in self._chips.values():
             chip.drop_references()
         self._chips.clear()
-        self.order.drop_references()
+        self.findings.drop_references()
         self.scheduler.drop_references()
 
     def device(self, coordinate: MeshCoordinate, strict: bool) -> SimulatedChip:
@@ -225,172 +237,3 @@ class LaunchState:
                 "own. Use a collective or a socket between processes."
             )
         return self.add(mesh_slice_of(self.mesh, MeshCoordinateRange(coordinate, coordinate)), strict)
-
-
-# NoC transfers. Normally a transfer is complete when the call returns, and barriers have nothing to wait for. In
-# strict mode data arrives at the barrier and not before, so that a kernel without one computes with what was there.
-
-
-Endpoint = Core | DramBank
-
-
-class Transfers:
-    """Every transfer is carried out at once; that nobody waits for it is told, and does no harm."""
-
-    def __init__(self, thread: KernelThread) -> None:
-        self.thread = thread
-        self.core = thread.core
-        self.trid = 0  # the transaction id that reads and writes are tagged with
-        self._unread: list[tuple[int, int]] = []  # stretches of L1 that no barrier has waited for
-        self._unwritten: set[Endpoint] = set()  # where writes go that no barrier has waited for
-
-    def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
-        self._check(source, address, to, size, is_read=True)
-        self.core.write(to, source.read(address, size))
-        self._unread.append((to, to + size))
-
-    def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
-        self._check(target, address, start, size, is_read=False)
-        target.write(address, self.core.read(start, size))
-        self._unwritten.add(target)
-
-    def read_barrier(self, trid: int | None = None) -> None:
-        """Wait for the reads under way."""
-        self._unread.clear()
-
-    def write_barrier(self, trid: int | None = None) -> None:
-        """Wait until the writes under way have arrived."""
-        self._unwritten.clear()
-
-    def pushing(self, fifo: Fifo, pages: int) -> None:
-        """These pages are about to be published."""
-        start, end = fifo.write_pointer, fifo.write_pointer + pages * fifo.page_size
-        if any(first < end and start < last for first, last in self._unread):
-            self._unread.clear()
-            self._complain(
-                f"cb_push_back({fifo.index}, {pages}) publishes bytes that a noc_async_read may still be bringing: the "
-                "consumer reads what was there before. Call noc_async_read_barrier() first."
-            )
-
-    def flush(self) -> None:
-        """Wait until the writes under way have left, so that their source may change."""
-
-    def before_word(self, target: Core) -> None:
-        """A word is about to be written to that core: on one NoC, writes to one place keep their order."""
-        self._unwritten.discard(target)
-
-    def before_increment(self, target: Core) -> None:
-        """A word there is about to be counted up: this may overtake writes."""
-
-    def check_completed(self) -> None:
-        """The kernel has come to its end."""
-        if self._unwritten:
-            self._complain(
-                "The kernel ends while its noc_async_write may still be under way: the program counts as done before "
-                "the bytes are there. Call noc_async_write_barrier() at the end."
-            )
-
-    def _check(self, far: Endpoint, far_address: int, near_address: int, size: int, *, is_read: bool) -> None:
-        if size <= 0:
-            raise MeshError(f"A transfer of {size} bytes: give a size above 0.")
-        chip = self.core.chip.mesh.system.chip
-        alignment = chip.dram_alignment if is_read and isinstance(far, DramBank) else chip.l1_alignment
-        if far_address % alignment != near_address % alignment:
-            self._complain(
-                f"A NoC {'read from' if is_read else 'write to'} {far}: address {far_address} there and "
-                f"{near_address} in L1 must be alike modulo {alignment}, or the chip moves other bytes than these."
-            )
-
-    def _complain(self, message: str) -> None:
-        if self.core.chip.is_strict:
-            raise MeshError(message)
-        site = user_call_site()
-        warnings.warn_explicit(f"{message} [{self.thread.name}]", SoftmeshWarning, site.file, site.line)
-
-
-@dataclass(eq=False)
-class PendingTransfer:
-    """Bytes between two places. `near` and `size` are the stretch of the kernel's own L1."""
-
-    near: int
-    size: int
-    values: torch.Tensor
-    target: Endpoint
-    address: int
-    trid: int
-    site: CallSite
-
-    def overlaps(self, address: int, size: int) -> bool:
-        return address < self.near + self.size and self.near < address + size
-
-    def complete(self) -> None:
-        self.target.write(self.address, self.values)
-
-
-class DelayedTransfers(Transfers):
-    """Strict mode: everything stays in the air until its barrier."""
-
-    def __init__(self, thread: KernelThread) -> None:
-        super().__init__(thread)
-        assert thread.core.strict is not None
-        self._strict = thread.core.strict
-        self._reads: list[PendingTransfer] = []
-        self._writes: list[PendingTransfer] = []
-
-    def read(self, source: Endpoint, address: int, size: int, to: int) -> None:
-        self._check(source, address, to, size, is_read=True)
-        values = source.read(address, size)
-        pending = PendingTransfer(to, size, values, self.core, to, self.trid, user_call_site())
-        self._reads.append(pending)
-        self._strict.pending_reads.append(pending)
-
-    def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
-        self._check(target, address, start, size, is_read=False)
-        values = self.core.read(start, size)
-        pending = PendingTransfer(start, size, values, target, address, self.trid, user_call_site())
-        self._writes.append(pending)
-        self._strict.pending_writes.append(pending)
-
-    def read_barrier(self, trid: int | None = None) -> None:
-        for pending in _of(self._reads, trid):
-            self._reads.remove(pending)
-            self._strict.pending_reads.remove(pending)
-            pending.complete()
-
-    def write_barrier(self, trid: int | None = None) -> None:
-        self._complete(_of(self._writes, trid))
-
-    def flush(self) -> None:
-        for pending in self._writes:
-            self._strict.flushed(pending)
-
-    def before_word(self, target: Core) -> None:
-        self._complete([pending for pending in self._writes if pending.target is target])
-
-    def before_increment(self, target: Core) -> None:
-        for pending in self._writes:
-            if pending.target is target:
-                raise MeshError(
-                    f"A semaphore of {target} is raised while the write of {pending.site} to that core may still be "
-                    "under way: the other side would read old bytes. Call noc_async_write_barrier() before."
-                )
-
-    def check_completed(self) -> None:
-        for issued, call in (
-            (self._reads, "noc_async_read_barrier"),
-            (self._writes, "noc_async_write_barrier"),
-        ):
-            if issued:
-                raise MeshError(
-                    f"The kernel ends while the transfer of {issued[0].site} is under way: call {call}() at the end."
-                )
-
-    def _complete(self, issued: list[PendingTransfer]) -> None:
-        for pending in issued:
-            self._writes.remove(pending)
-            self._strict.flushed(pending)
-            pending.complete()
-
-
-def _of(issued: list[PendingTransfer], trid: int | None) -> list[PendingTransfer]:
-    return [pending for pending in issued if trid is None or pending.trid == trid]

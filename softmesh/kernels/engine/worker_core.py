@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 import sys
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,56 +18,43 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
 from softmesh.kernels.engine.byte_overlay import ByteOverlay
-from softmesh.kernels.engine.memory_order import Known, join
+from softmesh.kernels.engine.memory_order import Access, Known, join
 from softmesh.kernels.engine.scheduler import DevicesDiffer, running
+from softmesh.kernels.engine.signals import Signals
+from softmesh.kernels.engine.touched_bytes import TouchedBytes
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fifo import Fifo, RemoteEnd
     from softmesh.kernels.engine.scheduler import KernelThread
-    from softmesh.kernels.engine.simulated_chip import PendingTransfer, SimulatedChip
+    from softmesh.kernels.engine.simulated_chip import SimulatedChip
+    from softmesh.kernels.engine.transfers import PendingTransfer
 
-# Regions: stretches of a core's L1 memory, by what allocated them.
+# Regions: stretches of a core's L1 memory, by what allocated them. What is read stays as it is when others write, and
+# nobody may change it, nor the values that were written.
 
 
 WORD = 4
 _MASK = 0xFFFFFFFF
 
 
-class Region(Protocol):
-    name: str
-    start: int
-    end: int
-
-    def read(self, address: int, size: int) -> torch.Tensor:
-        """Bytes as `(*extents, size)`, which nobody may change: they stay as they are when others are written."""
-        ...
-
-    def write(self, address: int, values: torch.Tensor) -> None:
-        """Nobody may change these values from now on."""
-        ...
-
-    def load(self, address: int) -> int:
-        """The 32-bit word there, where it is the same on all devices."""
-        ...
-
-    def store(self, address: int, word: int) -> None: ...
-
-
 class CircularBufferRegion:
     """What a launch brings with it: the memory of circular buffers."""
 
-    def __init__(self, name: str, start: int, size: int, rank: int, device: torch.device) -> None:
+    def __init__(self, core: Core, name: str, start: int, size: int) -> None:
         self.name = name
         self.start = start
         self.end = start + size
-        self._rank = rank
-        self._device = device
+        self._core = core
+        self._rank = rank = core.chip.rank
+        self._device = device = core.chip.mesh.torch_device
         self._held = ByteOverlay(
             lambda start, size: torch.zeros(*(1,) * rank, size, dtype=torch.uint8, device=device),
             absorbs=True,
         )
 
     def read(self, address: int, size: int) -> torch.Tensor:
+        if not self._held.has_any(address, size):
+            self._core.tell_unwritten(address)
         return self._held.read(address, size)
 
     def write(self, address: int, values: torch.Tensor) -> None:
@@ -103,10 +91,6 @@ class SemaphoreRegion:
         data = torch.frombuffer(bytearray(struct.pack(f"<{len(words)}I", *words)), dtype=torch.uint8)
         return data[:size].reshape(*(1,) * self._rank, size).to(self._device)
 
-    def write(self, address: int, values: torch.Tensor) -> None:
-        for first in range(0, values.shape[-1] // WORD * WORD, WORD):
-            self.store(address + first, word_of(values[..., first : first + WORD]))
-
     def _check(self, address: int) -> None:
         if address % WORD:
             raise MeshError(f"Address {address} is no word of {self.name}: words begin at multiples of {WORD}.")
@@ -137,6 +121,9 @@ class L1BufferRegion:
         self.write(address, bytes_of(word, len(self._mesh_slice.extents), self._device))
 
 
+Region = CircularBufferRegion | SemaphoreRegion | L1BufferRegion
+
+
 def same_bytes(data: torch.Tensor) -> bytes:
     """What all devices hold; where it is not the same the launch starts again, device by device."""
     rows = data.reshape(-1, data.shape[-1])
@@ -165,8 +152,10 @@ class Core:
         self._regions: list[Region] = []  # by their start
         self._starts: list[int] = []
         self._waiting: dict[int, list[KernelThread]] = {}  # for a change of the word at an address
-        self._words: dict[int, Known] = {}  # what those who set a word had done by then
-        self._written: Known = {}  # and those who wrote anything from another core
+        self._written: Known = {}  # what those had done by then who wrote anything from another core
+        self._arriving: dict[int, Access] = {}  # transfers from other cores, by the number of the thread
+        self.touched = TouchedBytes(self)
+        self.signals = Signals(self)
 
     def __str__(self) -> str:
         return f"core {self.place}"
@@ -174,6 +163,9 @@ class Core:
     def drop_references(self) -> None:
         for held in (self.fifos, self.remote_ends, self._regions, self._starts, self._waiting):
             held.clear()
+        self._arriving.clear()
+        self.touched.drop_references()
+        self.signals.drop_references()
         self.strict = None
 
     def add_region(self, region: Region) -> None:
@@ -198,27 +190,56 @@ class Core:
         owned = ", ".join(f"{each.name} [{each.start}, {each.end})" for each in self._regions)
         return f"{text}nobody. What this program has there: {owned or 'nothing'}."
 
-    def read(self, address: int, size: int) -> torch.Tensor:
+    def read(self, address: int, size: int, access: Access | None = None) -> torch.Tensor:
         if self.strict is not None:
             self.strict.reading(address, size)
-        if size <= WORD:
-            self._learn(address)
+        thread = running()
+        if thread is not None and size > WORD:
+            self.touched.read(access or thread.clock.now(), address, size)
+        elif thread is not None:
+            self._poll(thread, address, size)
         return self.region(address, size).read(address, size)
 
-    def write(self, address: int, values: torch.Tensor) -> None:
+    def write(self, address: int, values: torch.Tensor, access: Access | None = None) -> None:
         size = values.shape[-1]
         thread = running()
-        if size <= WORD or thread is None or thread.core is not self:
-            join(self._written, self.chip.scheduler.published())
         region = self.region(address, size)
+        if isinstance(region, SemaphoreRegion):
+            for at in range(0, size // WORD * WORD, WORD):
+                self.store(address + at, word_of(values[..., at : at + WORD]))
+            return
+        is_far = thread is None or thread.core is not self
+        access = access or self.chip.scheduler.access()
+        if access is not None and (size > WORD or not is_far):
+            self.touched.write(access, address, size)
+            if is_far:
+                self._arriving[access.number] = access
+        if size <= WORD or is_far:
+            known = self.chip.scheduler.published()
+            join(self._written, known)
+            if size <= WORD:
+                self.signals.note(address, None, known)
         if self.strict is not None:
             self.strict.writing(address, size)
         region.write(address, values)
         if self._waiting:
             self._wake(address, size)
 
+    def _poll(self, thread: KernelThread, address: int, size: int) -> None:
+        """A word may be a flag: whoever finds it set knows that what came before it, or with it, is there."""
+        self._learn(address)
+        for access in self._arriving.values():
+            access.arrive()
+        self._arriving.clear()
+        self.touched.look(thread.clock, address, size)
+
+    def learn_from_wait(self, thread: KernelThread, address: int, is_met: Callable[[int], bool]) -> None:
+        """A word that nobody has changed teaches nothing; one may come in a packet with others, too."""
+        if not self.signals.learn(thread.clock, address, is_met) and self.touched.is_written(address, address + WORD):
+            thread.clock.learn(self._written)
+
     def load(self, address: int) -> int:
-        """As a kernel reads it that acts on what it finds."""
+        """The word there, where it is the same on all devices; as a kernel reads it that acts on what it finds."""
         self._learn(address)
         return self.word(address)
 
@@ -228,17 +249,46 @@ class Core:
     def _learn(self, address: int) -> None:
         thread = running()
         if thread is not None:
-            thread.clock.learn(self._words.get(address))
+            self.signals.learn_all(thread.clock, address)
             thread.clock.learn(self._written)
 
-    def store(self, address: int, word: int) -> None:
-        join(self._words.setdefault(address, {}), self.chip.scheduler.published())
+    def store(self, address: int, word: int, *, adds: bool = False) -> None:
+        """`adds`: to what is there, in one step."""
         region = self.region(address, 4)
+        access = self.chip.scheduler.access()
+        if access is not None:
+            self.signals.check(access, address, word, adds=adds)
+        if not isinstance(region, SemaphoreRegion) or region.load(address) != word:
+            self.signals.note(address, word, self.chip.scheduler.published(), adds=adds)
         if self.strict is not None:
             self.strict.writing(address, 4)
         region.store(address, word)
         if self._waiting:
             self._wake(address, 4)
+
+    def what_is_at(self, address: int) -> tuple[str, bool]:
+        for fifo in self.fifos.values():
+            page, _ = divmod(address - fifo.address, fifo.page_size)
+            if 0 <= page < fifo.capacity:
+                return f"page {page} of circular buffer {fifo.index} on {self}", True
+        return f"{self.region(address, 1).name} on {self}", False
+
+    def tell_unwritten(self, address: int) -> None:
+        """All bytes that a kernel reads are as the program before has left them."""
+        thread = running()
+        if thread is None:
+            return
+        what, _ = self.what_is_at(address)
+        self.chip.launch_state.findings.add(
+            (thread.kernel, "unwritten"),
+            f"{thread.name} reads {what}, and nobody has written to it in this program: on a chip it holds what was "
+            "there before. Fill pages before cb_push_back, and call cb_wait_front before they are read.",
+            is_strict=self.chip.is_strict,
+        )
+
+    def lacks_semaphore(self, address: int) -> bool:
+        """Whether this is a place for semaphores, and none was made there."""
+        return isinstance(self.region(address, WORD), SemaphoreRegion) and address not in self.semaphores.values()
 
     def name_of(self, address: int) -> str:
         """What stands at an address, in the words of a report."""
