@@ -1,14 +1,14 @@
 """Gradients of what several processes share, each of which has one device of it: are they the same, or addends?
 
 Within a process the extents of a gradient tell. With one device along an axis they do not, and the processes compare
-their gradients by a checksum. All of them ask alike: in a backward pass that is about to communicate, and when
-gradients are synchronised.
+their gradients by a checksum. All of them ask alike: in a backward pass that is about to communicate, when gradients
+are synchronised, and before an optimizer's step.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -33,6 +33,23 @@ def are_apart(mesh: MeshDevice, axis: int, gradients: Sequence[torch.Tensor], op
     found = mesh.ranks.gather(own.reshape(*(1,) * lead, -1), range(lead), op)
     differs: list[bool] = (found != found.narrow(axis, 0, 1)).flatten(0, lead - 1).any(0).tolist()
     return differs
+
+
+def apart_among(params: Mapping[str, Tensor], axes: Mapping[str, Sequence[int]], op: str) -> set[tuple[str, int]]:
+    """Of parameters by name, and axes: where each process has a gradient of its own of what all of them share."""
+    asked: dict[tuple[MeshDevice, int], list[tuple[str, torch.Tensor]]] = {}
+    for name, tensor in params.items():
+        mesh, gradient = tensor.storage.device, tensor.storage.gradient
+        if mesh is None or mesh.ranks is None or gradient is None:
+            continue
+        for axis in axes[name]:
+            if cannot_tell(tensor.storage.dist, axis):
+                asked.setdefault((mesh, axis), []).append((name, gradient))
+    found: set[tuple[str, int]] = set()
+    for (mesh, axis), pairs in asked.items():
+        apart = are_apart(mesh, axis, [gradient for _, gradient in pairs], op)
+        found |= {(name, axis) for (name, _), is_apart in zip(pairs, apart, strict=True) if is_apart}
+    return found
 
 
 def as_addends(gradient: Tensor, axis: int) -> Tensor:

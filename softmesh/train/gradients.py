@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from softmesh.autograd.leaves import gradient_tensor
-from softmesh.autograd.process_gradients import are_apart, as_addends, cannot_tell
+from softmesh.autograd.process_gradients import apart_among, as_addends
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import Partial, Shard
-from softmesh.runtime.device import MeshDevice
+from softmesh.placement.placements import Partial, Placement, Shard
 from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import (
     doubt_used_before,
@@ -61,7 +60,7 @@ def sync_gradients(
     by_name = named(params)
     numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
     tell_ranks(f"sync_gradients({axes=}, {mode=}, {average=})", by_name)
-    apart = _apart_between_processes(by_name, numbers)
+    apart = apart_among(by_name, numbers, "sync_gradients")
     calls = count = 0
     combine = _by_fabric if mode == "fabric" else _by_host
     for name, tensor in by_name.items():
@@ -119,21 +118,6 @@ def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
     return gradient.view_data(), gradient.view_distribution()
 
 
-def _apart_between_processes(by_name: Mapping[str, Tensor], numbers: Mapping[str, list[int]]) -> set[tuple[str, int]]:
-    """Of parameters by name, and axes: where each process has a gradient of its own of what all of them share."""
-    asked: dict[tuple[MeshDevice, int], list[str]] = {}
-    for name, tensor in by_name.items():
-        mesh = tensor.storage.device
-        for axis in numbers[name]:
-            if mesh is not None and mesh.ranks is not None and cannot_tell(tensor.storage.dist, axis):
-                asked.setdefault((mesh, axis), []).append(name)
-    found: set[tuple[str, int]] = set()
-    for (mesh, axis), names in asked.items():
-        apart = are_apart(mesh, axis, [_values(by_name[name])[0] for name in names], "sync_gradients")
-        found |= {(name, axis) for name, is_apart in zip(names, apart, strict=True) if is_apart}
-    return found
-
-
 def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
     with torch.no_grad():
         total = OPERATIONS["all_reduce"](as_addends(_gradient(tensor), axis), cluster_axis=axis)
@@ -175,6 +159,9 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
         raise MeshError("clip_grad_norm: no parameter has a gradient: call backward() first.")
     if CLIP_TAKERS:
         return CLIP_TAKERS[-1](by_name, max_norm)
+    every_axis = {name: range(tensor.storage.dist.lead) for name, tensor in by_name.items()}
+    for name, axis in sorted(apart_among(by_name, every_axis, "clip_grad_norm")):
+        raise _not_added_up(name, by_name[name], Partial("sum"), axis)
     gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
     norms = torch._foreach_norm([gradient.float() for gradient in gradients])
     total = _together(by_name.values(), [float(norm) for norm in norms])
@@ -205,10 +192,14 @@ def _whole(name: str, tensor: Tensor) -> torch.Tensor:
     words = gradient.view_distribution().placements
     axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
     if axes:
-        assert tensor.storage.device is not None
-        label = axis_label(tensor.storage.device, axes[0])
-        raise MeshError(
-            f"clip_grad_norm: the gradient of {name} is still {words[axes[0]]} over mesh axis {label!r}: its norm is "
-            f"not known before the contributions are added up. Call sync_gradients(params, axes=[{label!r}]) first."
-        )
+        raise _not_added_up(name, tensor, words[axes[0]], axes[0])
     return gradient.view_data()
+
+
+def _not_added_up(name: str, tensor: Tensor, word: Placement, axis: int) -> MeshError:
+    assert tensor.storage.device is not None
+    label = axis_label(tensor.storage.device, axis)
+    return MeshError(
+        f"clip_grad_norm: the gradient of {name} is still {word} over mesh axis {label!r}: its norm is not known "
+        f"before the contributions are added up. Call sync_gradients(params, axes=[{label!r}]) first."
+    )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
+from softmesh.autograd.process_gradients import apart_among
 from softmesh.callsite import user_call_site
 from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
 from softmesh.placement.placements import LOCAL, Partial
@@ -38,6 +39,7 @@ class Optimizer:
         self.steps = 0
         self._skips_missing = skip_missing
         self._state: dict[str, dict[str, torch.Tensor]] = {}
+        self._apart: set[tuple[str, int]] = set()  # gradients that processes along an axis have not combined
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(lr={self.lr:g}, {len(self.params)} parameters, {self.steps} steps done)"
@@ -62,6 +64,8 @@ class Optimizer:
         name = type(self).__name__
         tell_ranks(f"{name}.step(lr={self.lr})", self.params)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
+        axes = {own: range(tensor.storage.dist.lead) for own, tensor in self.params.items()}
+        self._apart = apart_among(self.params, axes, f"{name}.step")
         for own, tensor in self.params.items():
             doubt_used_before(name, own, tensor.storage)
         with torch.no_grad():
@@ -162,7 +166,10 @@ class Optimizer:
                 "called. Leave it out of the optimizer, or say skip_missing=True."
             )
         assert storage.data is not None
-        words = gradient_distribution(storage.dist, gradient).placements
+        words = [
+            Partial("sum") if (name, axis) in self._apart else word
+            for axis, word in enumerate(gradient_distribution(storage.dist, gradient).placements)
+        ]
         axes = [axis for axis, word in enumerate(words) if isinstance(word, Partial)]
         if axes:
             assert storage.device is not None
@@ -184,8 +191,10 @@ class Optimizer:
         lead = storage.dist.lead
         extents = tuple(map(max, storage.data.shape[:lead], gradient.shape[:lead]))
         words = tuple(
-            word if have == want else LOCAL
-            for word, have, want in zip(storage.dist.placements, storage.data.shape, extents, strict=False)
+            word if have == want and (name, axis) not in self._apart else LOCAL
+            for axis, (word, have, want) in enumerate(
+                zip(storage.dist.placements, storage.data.shape, extents, strict=False)
+            )
         )
         storage.data = storage.data.detach().expand(*extents, *storage.data.shape[lead:]).clone()
         storage.dist = storage.dist.with_placements(words)

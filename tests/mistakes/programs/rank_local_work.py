@@ -171,3 +171,17 @@ def memory_is_freed_by_all(mesh, rank):
     x, y = put(mesh), put(mesh)
     ttnn.deallocate(x)
     ttnn.relu(y)
+
+
+@right
+def tokens_go_into_a_cache_in_empty_memory(mesh, rank):
+    cache = ttnn.empty((2, 1, 64, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 2))
+    token = ttnn.from_torch(
+        torch.ones(1, 2, 4, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper
+    )
+    for position in range(4):
+        ttnn.experimental.paged_update_cache(cache, token, update_idxs=[position] * 2)
+        attend = ttnn.transformer.scaled_dot_product_attention_decode
+        heads = attend(token, cache, cache, cur_pos=[position] * 2)
+        [ttnn.to_torch(shard) for shard in ttnn.get_device_tensors(ttnn.all_gather(heads, 2, cluster_axis=1))]
