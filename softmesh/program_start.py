@@ -98,3 +98,14 @@ def _drop_our_frames(error: BaseException) -> None:
 def _is_ours(trace: TracebackType) -> bool:
     """A frame of what starts programs; a program's own come after it."""
     return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE) and trace.tb_next is not None
+
+
+@contextmanager
+def output_to_stderr() -> Iterator[None]:
+    """In the block: what a program prints is not the report."""
+    stdout = sys.stdout
+    sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout = stdout

@@ -15,13 +15,16 @@ from softmesh.errors import ArgumentError, SoftmeshError
 from softmesh.estimation.estimate_text import console
 from softmesh.estimation.plan_options import constraints_of, liberties_of
 from softmesh.estimation.plan_text import document, summary
-from softmesh.estimation.planned_function import argument_values, named_function, user_line
+from softmesh.estimation.planned_function import Planned, planned_in, user_line
 from softmesh.estimation.program_options import SETTINGS, ProgramCommand, Refusal
+from softmesh.estimation.whole_program import WholeProgram
 from softmesh.option_types import WholeNumber
+from softmesh.planner.capture import NothingToPlan
 from softmesh.planner.constraints import fabric_named
 from softmesh.planner.goal import Goal
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.problem_setup import Freedom
+from softmesh.program_start import shown
 from softmesh.report.command_options import drawn_file, save, when_given, writable
 from softmesh.report.plans.plan_terminal import PlanTables
 from softmesh.report.plans.shown_plans import plan as planned
@@ -85,15 +88,18 @@ _RUNNERS_UP = 5
 @click.argument("file")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
-    """Find the best layout of a function over the meshes that a system offers.
+    """Find the best layout of a model over the meshes that a system offers.
 
-    FILE is a Python file, or FILE:FUNCTION, in which the function is written as on one device. It is called without
-    values, with a mesh of one chip for its parameter `device` and with ARGS, which are written name=value.
+    FILE is a Python file, or FILE:NAME, with a function that is written as on one device. It is called without
+    values, with a mesh of one chip for its parameter `device` and with ARGS, which are written name=value. NAME may
+    be a torch module too, with shapes as ARGS: x=1x32x512, tokens=1x32:int64. A file without a function of a device
+    is run as a program with ARGS, on one device wherever it opens a mesh.
 
     \b
     Examples:
       softmesh plan examples/plan/llama.py:decode --system Galaxy size=8b
       softmesh plan --system T3000 --goal prefill --split 'layers.*.up' model.py:prefill length=4096
+      softmesh plan --system T3000 program.py --its --arguments
       softmesh plan --system Galaxy --users-axis 0 --dtype 'layers.*=bfloat8_b' -o planned.py model.py
 
     Exit code 0: a plan was found; 1: none keeps all constraints, which are named.
@@ -106,14 +112,33 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
     except SoftmeshError as error:
         click.echo(f"Error: {error}{user_line(error, file)}", err=True)
         sys.exit(_INFEASIBLE)
+    except Exception as error:  # of the program
+        sys.exit(shown(error))
 
 
 def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
-    function = named_function(file)
-    found = planned(
-        function,
+    wanted = planned_in(file, args, given["system"])
+    try:
+        found = _found(wanted, given)
+    except NothingToPlan as error:
+        if not isinstance(wanted.function, WholeProgram):
+            raise
+        end = wanted.function.early_end()
+        before = f" before it ended with {end}" if end else ""
+        raise ArgumentError(
+            f"{file}, run as a program, called no op on a device{before}: there is nothing to plan. A function of a "
+            f"device or a torch module in it is planned as {file}:NAME."
+        ) from error
+    if isinstance(wanted.function, WholeProgram) and (end := wanted.function.early_end()):
+        click.echo(f"{file} ended with {end}: what it did before is planned. It is run without values.", err=True)
+    _tell(found, given)
+
+
+def _found(wanted: Planned, given: dict[str, Any]) -> LayoutPlan:
+    return planned(
+        wanted.function,
         given["system"],
-        argument_values(function, args),
+        wanted.inputs,
         goal=given["goal"],
         constraints=constraints_of(given),
         dtypes=liberties_of(given),
@@ -125,7 +150,6 @@ def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
         stages=given["stages"],
         freedom=Freedom(plain_only=not given["own_ops"]),
     )
-    _tell(found, given)
 
 
 def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ from softmesh.tensor.transfer import to_torch
 from softmesh.value_free import without_values
 
 DEVICE_NAMES = ("device", "mesh_device", "mesh")  # a parameter of this name is given the one-chip mesh
+_MOST_OPS = 20_000
 _SIGNPOST = "signpost "
 _SAME = ("to_device", "move", "reallocate", "experimental.quasar.move", "experimental.quasar.reallocate")
 _ASSIGNS = ("copy", "copy_host_to_device_tensor")
@@ -42,6 +43,14 @@ _KEEPING = (  # collectives that leave, on one device, what they are given
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root", "all_to_all"),
 )
+
+
+class NothingToPlan(MeshError):
+    """What was captured has no op."""
+
+
+class TooManyOps(MeshError):
+    """What is captured goes on and on."""
 
 
 def captured(function: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, Any] = (), *, chip: Chip) -> OpGraph:
@@ -166,6 +175,11 @@ class _Recorder:
         return tensors[0]
 
     def _node(self, op: Operation, bound: list[Any], proceed: Callable[[], Any]) -> Any:
+        if len(self._nodes) == _MOST_OPS:
+            raise TooManyOps(
+                f"softmesh.plan: more than {_MOST_OPS:,} ops were called by {user_call_site()}: plan one step of the "
+                "program, as a function of a device, and not the loop around it."
+            )
         signature = op.definition.signature
         if signature.output_at is not None and bound[signature.output_at] is not None:
             target, bound[signature.output_at] = bound[signature.output_at], None
@@ -255,7 +269,7 @@ class _Recorder:
 
     def graph(self, result: Any) -> OpGraph:
         if not self._nodes:
-            raise MeshError("softmesh.plan: the function called no op on a device: there is nothing to plan.")
+            raise NothingToPlan("softmesh.plan: the function called no op on a device: there is nothing to plan.")
         made = {number for node in self._nodes for number in node.results}
         outputs = [self._number(tensor) for tensor in _tensors_of(result)]
         outputs += [number for number in self._read if number in made]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.placement_problem import PlacementProblem
 
@@ -70,19 +72,16 @@ def _repetitions(word: Sequence[int], first: int, end: int) -> Iterator[tuple[in
 
 def _longest(word: Sequence[int]) -> tuple[int, int, int]:
     """Where the longest repeated part starts, how long one period is, and how many there are."""
+    letters = np.asarray(word)
     n = len(word)
     best = (0, n, 1)
     for period in range(1, n // 2 + 1):
-        run = 0
-        for at in range(n - period - 1, -2, -1):
-            if at >= 0 and word[at] == word[at + period]:
-                run += 1
-                continue
-            count = run // period + 1
-            if count > 1 and (count - 1) * period > (best[2] - 1) * best[1]:
-                extra = run % period
-                best = (at + 1 + extra, period, count)
-            run = 0
+        edges = np.flatnonzero(np.diff(letters[:-period] == letters[period:], prepend=False, append=False))
+        starts, ends = edges[::2], edges[1::2]  # of runs in which each letter is that of a period later
+        counts = (ends - starts) // period + 1
+        if len(counts) and (longest := int(counts.max())) > 1 and (longest - 1) * period > (best[2] - 1) * best[1]:
+            last = int(np.flatnonzero(counts == longest)[-1])
+            best = (int(starts[last] + (ends[last] - starts[last]) % period), period, longest)
     return best
 
 

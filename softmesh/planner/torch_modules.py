@@ -5,8 +5,10 @@ Weights keep the names of the module's parameters; those of linear layers lie as
 
 from __future__ import annotations
 
+import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -27,14 +29,40 @@ def function_of(torch_module: torch.nn.Module, inputs: Sequence[Any] | Mapping[s
     wrong = next((value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)), None)
     if wrong is not None:
         raise ArgumentError(f"softmesh.plan: inputs of a torch module are torch tensors, got {type(wrong).__name__}.")
-    exported = torch.export.export(torch_module, args, kwargs or None)
-    graph = _ExportedGraph(exported)
+    graph = _ExportedGraph(_exported(torch_module, args, kwargs))
     module: dict[str, Any] = {}  # a leaf is called by the path on which it is found here
 
     def planned(device: MeshDevice, *values: torch.Tensor) -> Any:
         return _Run(graph, device, module).results(values)
 
     return planned
+
+
+def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        with _quiet(_TORCHS_LOG):
+            return torch.export.export(module, args, kwargs or None)
+    except Exception as error:
+        given = {f"input {at}": value for at, value in enumerate(args)} | kwargs
+        shapes = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in given.items()) or "no input"
+        raise ArgumentError(
+            f"softmesh.plan: torch.export has no graph of {type(module).__name__} for {shapes}. "
+            f"{type(error).__name__}: {str(error).strip()[:_MOST_SAID]}"
+        ) from error
+
+
+_TORCHS_LOG = "torch._subclasses.fake_tensor"  # which tells of an error that is raised as well
+_MOST_SAID = 1000
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class _ExportedGraph:

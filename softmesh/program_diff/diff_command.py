@@ -16,9 +16,10 @@ from softmesh.diff.golden_run import golden_run
 from softmesh.diff.recording import Recording
 from softmesh.diff.saved_tensors import matched, read_saved
 from softmesh.errors import MeshError, SoftmeshError
+from softmesh.one_device import on_one_device
 from softmesh.option_types import Number
+from softmesh.program_diff.float32_form import in_float32
 from softmesh.program_diff.other_commit import file_of_commit, is_commit
-from softmesh.program_diff.reference_forms import in_float32, on_one_device
 from softmesh.program_diff.script_runs import run_script
 from softmesh.program_start import check_program
 from softmesh.systems.system_choice import choose_in_environment

@@ -12,9 +12,9 @@ from softmesh.cost.summaries import size_text, time_text
 from softmesh.diff.recording import Recording
 from softmesh.errors import SoftmeshError
 from softmesh.option_types import Number
+from softmesh.program_diff.float32_form import in_float32
 from softmesh.program_diff.numerics import Numerics, numerics_of
 from softmesh.program_diff.precision_changes import Place
-from softmesh.program_diff.reference_forms import in_float32
 from softmesh.program_diff.script_runs import run_script
 from softmesh.program_start import check_program
 from softmesh.systems.system_choice import choose_in_environment

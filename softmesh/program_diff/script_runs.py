@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from softmesh.diff.recording import Recording, recorded
 from softmesh.errors import MeshError
-from softmesh.program_start import as_program, run_as_main
+from softmesh.program_start import as_program, output_to_stderr, run_as_main
 from softmesh.runtime.device_lifecycle import close_mesh_device, open_meshes
 from softmesh.runtime.fabric_api import get_fabric_config, set_fabric_config
 
@@ -41,7 +41,7 @@ def run_script(
 
     before = set(map(id, open_meshes()))
     fabric = get_fabric_config()
-    with _own_modules(), _output_to_stderr():
+    with _own_modules(), output_to_stderr():
         run = recorded(program, is_reference=is_reference, twin=twin)
     for mesh in reversed(open_meshes()):
         if id(mesh) not in before and mesh.is_open:
@@ -63,14 +63,3 @@ def _own_modules() -> Iterator[None]:
             file = getattr(sys.modules[name], "__file__", None) or ""
             if not file.startswith(package) and "site-packages" not in file and not file.startswith(sys.base_prefix):
                 del sys.modules[name]
-
-
-@contextmanager
-def _output_to_stderr() -> Iterator[None]:
-    """What the program prints is not the report."""
-    stdout = sys.stdout
-    sys.stdout = sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout = stdout

@@ -175,7 +175,108 @@ def test_helpers_are_not_planned_and_what_a_function_needs_is_told(tmp_path: Pat
 def test_a_function_that_is_not_there_is_told(program: str, tmp_path: Path) -> None:
     assert "has no function 'mpl'. Did you mean 'mlp'?" in run(f"{program}:mpl", "--system", "N300").output
     assert "There is no file nothing.py" in run("nothing.py", "--system", "N300").output
-    (tmp_path / "empty.py").write_text("x = 1\n")
-    assert "Which function of" in run(str(tmp_path / "empty.py"), "--system", "N300").output
+    (tmp_path / "several.py").write_text("def one(device): ...\ndef other(mesh): ...\n")
+    assert "Of a device it has: one, other." in run(str(tmp_path / "several.py"), "--system", "N300").output
     (tmp_path / "broken.py").write_text("def (\n")
     assert "broken.py:1" in run(str(tmp_path / "broken.py"), "--system", "N300").output
+
+
+WHOLE_PROGRAM = """
+import sys
+import torch
+import ttnn
+
+def block(device, up, down, x):
+    return ttnn.all_reduce(ttnn.matmul(ttnn.gelu(ttnn.matmul(x, up)), down))
+
+def main():
+    with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as mesh:
+        halves = ttnn.ShardTensor2dMesh(mesh, dims=(None, 0), mesh_shape=(2, 4))
+        width = int(sys.argv[1])
+
+        def put(*shape, mapper=None):
+            values = torch.randn(shape)
+            return ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+
+        x, up, down = put(1, 1, 32, width), put(width, 4 * width), put(4 * width, width, mapper=halves)
+        result = ttnn.to_torch(block(mesh, up, down, x), mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+    print("a result")
+    assert result.abs().sum() > 0, "all zeros"
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_program_that_opens_its_own_mesh_is_planned_as_on_one_device(program: str, tmp_path: Path) -> None:
+    whole, planned = tmp_path / "whole.py", tmp_path / "planned.py"
+    whole.write_text(WHOLE_PROGRAM)
+    result = run(str(whole), *T3000, "--json", "-o", str(planned), "1024")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["seconds"] == document(program, *T3000)["seconds"]
+    assert "ended with AssertionError: all zeros: what it did before is planned" in result.stderr
+    tables = planned.read_text()
+    assert all(f'"{name}": ((1024, 4096)' in tables for name in ["up"])
+    assert "run_globals" not in tables
+
+
+def test_a_program_without_ops_or_without_an_end_is_told(tmp_path: Path) -> None:
+    none, endless = tmp_path / "none.py", tmp_path / "endless.py"
+    none.write_text("raise SystemExit('no model here\\nsee the manual')\n")
+    told = run(str(none), *T3000).output
+    assert "called no op on a device before it ended with exit code no model here: there is nothing to plan" in told
+    assert f"planned as {none}:NAME" in told
+    endless.write_text(
+        "import torch, ttnn\n"
+        "device = ttnn.open_device(device_id=0)\n"
+        "x = ttnn.from_torch(torch.zeros(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)\n"
+        "while True:\n"
+        "    x = ttnn.relu(x)\n"
+    )
+    assert "ops were called by endless.py:5: plan one step of the program" in run(str(endless), *T3000).output
+
+
+TORCH = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, width=64, words=10):
+        super().__init__()
+        self.words, self.out = torch.nn.Embedding(words, width), torch.nn.Linear(width, width)
+
+    def forward(self, tokens, x):
+        return self.out(self.words(tokens) + x)
+
+net = Net(32)
+"""
+
+
+def test_a_torch_module_is_planned_for_shapes_of_its_inputs(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(TORCH)
+    made = run(f"{file}:net", "--system", "N300", "tokens=1x8:int64", "x=1x8x32", "--json")
+    assert made.exit_code == 0, made.output
+    assert "out.weight" in made.stdout
+    by_class = run(f"{file}:Net", "--system", "N300", "width=32", "tokens=1x8:int64", "x=1x8x32", "--json")
+    assert json.loads(by_class.stdout)["seconds"] == json.loads(made.stdout)["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["net", "x=1x8x32"], "net needs tokens=1x32:int64: shapes of its inputs."),
+        (
+            ["net", "x=1x8x33", "tokens=1x8:int64"],
+            "torch.export has no graph of Net for x [1, 8, 33] torch.float32, tokens",
+        ),
+        (["net", "x=1x8x32", "tokens=1x8:int63"], "torch has no dtype 'int63'"),
+        (["net", "x=rows", "tokens=1x8:int64"], "an input of torch is written as x=1x32x512"),
+        (["Net", "width=[]", "x=1x8x32"], "TypeError"),
+    ],
+)
+def test_mistakes_about_torch_modules_are_told(tmp_path: Path, args: list[str], told: str) -> None:
+    file = tmp_path / "net.py"
+    file.write_text(TORCH)
+    result = run(f"{file}:{args[0]}", "--system", "N300", *args[1:])
+    assert result.exit_code != 0
+    assert told in " ".join(result.output.split())

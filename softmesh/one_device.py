@@ -1,7 +1,4 @@
-"""Other forms of a program to compare it with: on one device, and in float32.
-
-The program is the same; what it asks for is answered otherwise while it runs.
-"""
+"""A program on one device: it is the same, and gets one device wherever it opens a mesh."""
 
 from __future__ import annotations
 
@@ -10,18 +7,13 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-import torch
-
 import softmesh
-from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
-from softmesh.hardware.enums import DataType
 from softmesh.mesh import MeshShape
 from softmesh.runtime import device_lifecycle
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor import composers, mappers
 
 _ONE = MeshShape(1, 1)
-_LIFTED = (DataType.BFLOAT16, DataType.BFLOAT8_B, DataType.BFLOAT4_B, DataType.FP8_E4M3)
 
 
 @contextmanager
@@ -65,22 +57,3 @@ def _replaced(places: list[tuple[ModuleType, str, Any]]) -> Iterator[None]:
     finally:
         for module, name, value in before:
             setattr(module, name, value)
-
-
-@contextmanager
-def in_float32() -> Iterator[None]:
-    """Every call that asks for a coarser type gets float32."""
-
-    def lifted(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
-        return proceed(*map(_wide, args), **{name: _wide(value) for name, value in kwargs.items()})
-
-    with intercepting(lifted):
-        yield
-
-
-def _wide(value: Any) -> Any:
-    if isinstance(value, DataType):
-        return DataType.FLOAT32 if value in _LIFTED else value
-    if isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16):
-        return value.float()
-    return value

@@ -1,0 +1,72 @@
+"""A file as a function to be planned: run from its first line to its last, on one device of a system."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from softmesh.errors import DeviceMemoryWarning
+from softmesh.one_device import on_one_device
+from softmesh.planner.capture import TooManyOps
+from softmesh.program_start import as_program, output_to_stderr, run_as_main
+from softmesh.runtime.device_lifecycle import close_mesh_device, open_meshes
+from softmesh.runtime.fabric_api import get_fabric_config, set_fabric_config
+from softmesh.runtime.memory.out_of_memory import VARIABLE as MEMORY
+from softmesh.systems.system_choice import DOWN, MOCK_DESCRIPTOR, SYSTEM, choose_in_environment
+
+_MOST_SAID = 200
+
+
+class WholeProgram:
+    """Called, it runs the file as `python FILE ARGS` would; what ended it too early is kept in `ended_by`.
+
+    It is run without values, so that a check of its results may fail.
+    """
+
+    def __init__(self, file: str, args: Sequence[str], system: str) -> None:
+        self.file, self._args, self._system = file, args, system
+        self.ended_by: BaseException | None = None
+
+    def __call__(self) -> None:
+        with _on(self._system), on_one_device(), output_to_stderr(), as_program(self.file, self._args, False):
+            try:
+                run_as_main(self.file, False)
+            except SystemExit as ended:
+                self.ended_by = ended if ended.code else None
+            except TooManyOps:
+                raise
+            except Exception as error:
+                self.ended_by = error
+
+    def early_end(self) -> str | None:
+        """What it ended with, as one line."""
+        error = self.ended_by
+        if error is None:
+            return None
+        kind = "exit code" if isinstance(error, SystemExit) else type(error).__name__
+        said = str(error).strip().partition("\n")[0][:_MOST_SAID].rstrip(".")
+        return f"{kind} {said}" if isinstance(error, SystemExit) else f"{kind}: {said}" if said else kind
+
+
+@contextmanager
+def _on(system: str) -> Iterator[None]:
+    """Of a machine whose memory has no end; what the program left open is closed."""
+    kept = {name: os.environ.get(name) for name in (SYSTEM, MOCK_DESCRIPTOR, DOWN, MEMORY)}
+    before, fabric = set(map(id, open_meshes())), get_fabric_config()
+    try:
+        os.environ[MEMORY] = "track"
+        choose_in_environment(system, ())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeviceMemoryWarning)
+            yield
+    finally:
+        for mesh in reversed(open_meshes()):
+            if id(mesh) not in before and mesh.is_open:
+                close_mesh_device(mesh)
+        if get_fabric_config() != fabric:
+            set_fabric_config(fabric)
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
