@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, broadcast_labels, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.errors import MeshError
-from softmesh.ops.elementwise.activations import Activation, activation_function
+from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -31,11 +32,17 @@ def describe_product(given: CallDescription) -> SplitOptions:
     """a @ b, with a bias and an activation behind it."""
     arguments = given.arguments
     transpose_a, transpose_b = arguments["transpose_a"], arguments["transpose_b"]
-    activation = arguments.get("activation")
+    config = arguments.get("program_config")
+    fused = None if config is None else config.activation
+    behind = tuple(one for one in (fused, arguments.get("activation")) if one is not None)
     shapes = [operand.shape for operand in given.operands]
     choices = product_choices(shapes, transpose_a, transpose_b, given.short_names)
     whole = given.plain()
-    bare = whole if activation is None else given.plain(activation=None)
+    bare = whole
+    if config is not None and fused is not None:
+        bare = given.plain(activation=None, program_config=replace(config, fused_activation=None))
+    elif behind:
+        bare = given.plain(activation=None)
 
     def call(split: Split) -> Callable[..., Any]:
         return whole if is_whole(split.gives) else bare
@@ -44,7 +51,7 @@ def describe_product(given: CallDescription) -> SplitOptions:
         choices,
         _seconds(given, transpose_a),
         call,
-        after=None if activation is None else lambda tensor: _activated(tensor, activation),
+        after=(lambda tensor: _activated(tensor, behind)) if behind else None,
     )
 
 
@@ -99,8 +106,11 @@ def _seconds(given: CallDescription, transpose_a: bool) -> Callable[[Sequence[Ex
 
 
 @own_operation("activation", cost=flops_per_element(8))
-def _activated(input_tensor: Operand, activation: Activation) -> Local:
-    return Local(activation_function(activation, "activation"), rules.elementwise)
+def _activated(input_tensor: Operand, each: Sequence[Activation]) -> Local:
+    """One after the other; there is one at least."""
+    chain = activations(each, "activation")
+    assert chain is not None
+    return Local(chain, rules.elementwise)
 
 
 _SHORT = {"a": "input_tensor_a", "b": "input_tensor_b"}

@@ -61,7 +61,7 @@ class LeafNames:
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
-            if not is_ours(frame.f_code.co_filename):
+            if not is_ours(frame.f_code.co_filename) and frame.f_globals.get("__name__") != "runpy":
                 frames.append(frame)
             elif frame.f_code.co_name == "captured":
                 break

@@ -79,12 +79,12 @@ class StrategyFinder:
         """The unified op's own description of the call: whoever runs a plan asks it for the op as a split has it."""
         op = unified(OPERATIONS[node.op])
         assert isinstance(op, Unified)
-        whole = [_blank(graph, value) for value in node.bound]
+        whole = [_blank(graph, value) for value in _for_any_size(op, node)]
         try:
             return op.split_options(whole, self.mesh_shape, self.chip, self.lines)
         except NotModelled:
             raise
-        except SoftmeshError:  # a memory config or a program config of one device's shapes
+        except SoftmeshError:  # a memory config, or cores, for one device's shapes
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines)
 
     def _found(self, graph: OpGraph, node: GraphNode, *, is_needed: bool) -> Iterator[OpStrategy]:
@@ -196,9 +196,28 @@ def _blank(graph: OpGraph, value: Any) -> Any:
     return [_blank(graph, item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _for_any_size(op: Unified, node: GraphNode) -> list[Any]:
+    """The arguments without the program config of a product, which is for the whole: its activation is the op's own."""
+    names, bound = op.plain.definition.signature.names, list(node.bound)
+    if "program_config" not in names or "activation" not in names:
+        return bound
+    config, activation = names.index("program_config"), names.index("activation")
+    fused = None if bound[config] is None else bound[config].activation
+    if fused is not None and bound[activation] is not None:
+        raise NotModelled(
+            f"softmesh.plan: {node.op} at {node.site} has an activation, and its program config another: leave one to "
+            "an op of its own."
+        )
+    bound[config], bound[activation] = None, bound[activation] if fused is None else fused
+    return bound
+
+
 def _without_tuning(op: Unified, whole: list[Any]) -> list[Any]:
     signature = op.plain.definition.signature
     dropped = {signature.memory_config_at, *signature.tuning_at}
+    for at, name in enumerate(signature.names):
+        if name == "compute_kernel_config" or getattr(whole[at], "activation", None) is not None:
+            dropped.discard(at)  # it is of what is computed
     return [signature.defaults[at] if at in dropped else value for at, value in enumerate(whole)]
 
 

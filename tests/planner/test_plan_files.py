@@ -152,6 +152,40 @@ def test_any_plan_of_images_makes_what_one_device_makes(seed: int) -> None:
     assert_close(run(found.source(), values_of(convolved)), on_one_device(convolved))
 
 
+def with_activations_in_configs(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    def config(columns: int, kind: ttnn.UnaryOpType) -> Any:
+        return ttnn.MatmulMultiCoreReuseMultiCast1DProgramConfig(
+            compute_with_storage_grid_size=(2, 2),
+            in0_block_w=1,
+            out_subblock_h=1,
+            out_subblock_w=1,
+            per_core_M=2,
+            per_core_N=columns // 128,
+            fuse_batch=True,
+            mcast_in0=True,
+            fused_activation=ttnn.UnaryWithParam(kind),
+        )
+
+    x, up, down = put(drawn(64, 128), device), put(drawn(128, 256), device), put(drawn(256, 128), device)
+    exactly = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi4, fp32_dest_acc_en=True)
+    h = ttnn.linear(x, up, program_config=config(256, ttnn.UnaryOpType.GELU), compute_kernel_config=exactly)
+    return ttnn.matmul(h, down, program_config=config(128, ttnn.UnaryOpType.SIGMOID))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+def test_the_activation_of_a_program_config_stays_and_its_sizes_do_not(seed: int) -> None:
+    model = with_activations_in_configs
+    with opened((2, 4)) as mesh:
+        found = drawn_plan(problem_on(model, mesh), seed)
+        with found.followed(mesh):
+            followed = ttnn.compose(model(mesh))
+    source = found.source()
+    assert "HIFI4_FP32 = ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi4" in source
+    assert source.count("compute_kernel_config=HIFI4_FP32") == 1
+    assert_close(run(source, values_of(model)), on_one_device(model))
+    assert_close(followed, on_one_device(model))
+
+
 @pytest.mark.parametrize("model", [in_shards, convolved])
 def test_what_is_tuned_for_one_device_is_planned_without_that(model: Model) -> None:
     with opened((2, 4)) as mesh:

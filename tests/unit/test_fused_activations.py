@@ -109,6 +109,20 @@ def test_the_activation_of_a_partial_sum_is_told(pair):
         ttnn.linear(x, w, program_config=plain_blocks(fused_activation=RELU))
 
 
+@pytest.mark.filterwarnings("ignore::softmesh.FabricWarning")
+@pytest.mark.parametrize("behind", [None, "silu"])
+def test_a_unified_product_applies_activations_to_the_whole_sum(pair, behind: str | None):
+    x, w = random(32, 64), random(64, 32)
+    made = ttnn.distributed.linear(
+        put(x, pair, (R, S(1))),
+        put(w, pair, (R, S(0))),
+        program_config=plain_blocks(fused_activation=ttnn.UnaryOpType.GELU),
+        activation=behind,
+    )
+    expected = F.gelu(x @ w)
+    torch.testing.assert_close(ttnn.compose(made), F.silu(expected) if behind else expected, rtol=1e-4, atol=1e-4)
+
+
 def test_an_activation_beside_shards_belongs_into_the_program_config(device):
     memory = ttnn.create_sharded_memory_config((32, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
     x, w = put(random(32, 64), device, memory_config=memory), put(random(64, 32), device)

@@ -82,7 +82,7 @@ class FunctionText:
                 try:
                     found.append(f"{name}={self._said(value)}")
                 except Unwritable as error:
-                    if name not in tuning and not _is_of_one_device(name, value):
+                    if name not in tuning and name != "memory_config":
                         raise NotModelled(
                             f"softmesh.plan: {call.op.name} is called with {name}={error}, which cannot be written "
                             "into a file: give it as a number, a text or one of ttnn's enums."
@@ -102,11 +102,6 @@ def _is_empty(value: Any, default: Any) -> bool:
     if isinstance(value, list | tuple) and not value:
         return default is None or not default
     return type(value) is type(default) and bool(value == default)
-
-
-def _is_of_one_device(name: str, value: Any) -> bool:
-    """Whether it says how a device does the whole of it, and nothing of what is done."""
-    return name == "memory_config" or (name == "program_config" and getattr(value, "fused_activation", None) is None)
 
 
 def _leaf(symbol: Symbol) -> str:

@@ -16,7 +16,7 @@ from softmesh.planner.program.file_parts import PIPELINE, PROGRAM, SPREADING, ra
 from softmesh.planner.program.function_text import FunctionText, LayerFunction, write_parts
 from softmesh.planner.program.layer_functions import Block, blocks_of, parts_of
 from softmesh.planner.program.plan_calls import Part, PlanCalls, calls_of
-from softmesh.planner.program.python_text import call_lines, literal
+from softmesh.planner.program.python_text import call_lines, literal, precision_lines
 from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, output_dims, tensor_rows
 
 
@@ -139,6 +139,7 @@ def _heading(plan: ChosenLayout) -> Iterator[str]:
     yield f"WHOLE = {literal(plan.opening.shape)}"
     yield f"MESH = {literal(plan.mesh_shape)}  # of each stage"
     yield f"ORDER = {literal(_order(plan))}  # the submesh of each stage: next to the one before"
+    yield from precision_lines(plan.problem.graph)
 
 
 def _order(plan: ChosenLayout) -> tuple[int, ...]:

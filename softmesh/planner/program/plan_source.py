@@ -21,7 +21,7 @@ from softmesh.planner.program.function_text import FunctionText, LayerFunction, 
 from softmesh.planner.program.layer_functions import blocks_of, parts_of
 from softmesh.planner.program.pipeline_source import pipeline_source
 from softmesh.planner.program.plan_calls import calls_of
-from softmesh.planner.program.python_text import literal
+from softmesh.planner.program.python_text import literal, precision_lines
 from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, output_dims, tensor_rows
 
 
@@ -61,6 +61,7 @@ def _heading(plan: ChosenLayout) -> Iterator[str]:
     yield ""
     yield from IMPORTS
     yield f"MESH = {literal(plan.mesh_shape)}"
+    yield from precision_lines(plan.problem.graph)
 
 
 def _remembered(graph: OpGraph) -> list[GraphValue]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import builtins
 import keyword
+from dataclasses import fields
 from enum import Enum
 from typing import Any
 
+from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.enums import DataType, Layout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
+from softmesh.hardware.program_configs import MathFidelity, ThrottleLevel, WormholeComputeKernelConfig
+from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.program.symbols import Extent
 
 WIDTH = 110
@@ -31,6 +35,10 @@ def literal(value: Any) -> str:
             return f"ttnn.{name}"
     if isinstance(value, Enum):
         return f"ttnn.{type(value).__name__}.{value.name}"
+    if isinstance(value, UnaryWithParam):
+        return f"ttnn.UnaryWithParam({', '.join(map(literal, (value.op_type, *value.params)))})"
+    if isinstance(value, WormholeComputeKernelConfig):
+        return _precision_name(value)
     if value is None or isinstance(value, bool | int | str):
         return quoted(value) if isinstance(value, str) else repr(value)
     if isinstance(value, float):
@@ -41,6 +49,32 @@ def literal(value: Any) -> str:
             return f"[{items}]"
         return f"({items},)" if len(value) == 1 else f"({items})"
     raise Unwritable(f"{value!r}")
+
+
+def precision_lines(graph: OpGraph) -> list[str]:
+    """The compute configs that its ops are called with, by the names that `literal` has for them."""
+    used = dict.fromkeys(
+        value for node in graph.nodes for value in node.bound if isinstance(value, WormholeComputeKernelConfig)
+    )
+    lines = [line for config in used for line in call_lines(_precision_name(config) + _MADE, _chosen(config), "", 0)]
+    return ["", "# How exactly ops compute.", *lines] if lines else []
+
+
+_MADE = " = ttnn.WormholeComputeKernelConfig"
+
+
+def _chosen(config: WormholeComputeKernelConfig) -> list[str]:
+    given = {field.name: (getattr(config, field.name), field.default) for field in fields(config)}
+    return [f"{name}={literal(value)}" for name, (value, usual) in given.items() if value != usual]
+
+
+def _precision_name(config: WormholeComputeKernelConfig) -> str:
+    words = [config.math_fidelity.name.upper() if config.math_fidelity is not MathFidelity.Invalid else "USUAL"]
+    words += ["EXACT"] * (not config.math_approx_mode) + ["FP32"] * config.fp32_dest_acc_en
+    words += ["PACKER_L1"] * config.packer_l1_acc + ["FULL_SYNC"] * config.dst_full_sync_en
+    if config.throttle_level is not ThrottleLevel.NO_THROTTLE:
+        words.append(f"THROTTLE_{config.throttle_level.value}")
+    return "_".join(words)
 
 
 def quoted(text: str) -> str:
