@@ -72,6 +72,7 @@ class Local:
     padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
     computed_as: Callable[[DataType], Callable[..., Any]] | None = None  # where it depends on the result's dtype
     is_seamless: bool = False  # a device's part gives its part of the whole: nothing is made of what lies on two
+    is_one_value: Callable[[Situation], bool] | None = None  # of operands so placed, where the rule takes others too
 
 
 @dataclass(eq=False)

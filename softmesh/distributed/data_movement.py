@@ -43,6 +43,8 @@ def _reshape_pieces(input_tensor: Operand, shape: Sequence[int], dims: Sequence[
 def describe_reshape(given: CallDescription) -> SplitOptions:
     """A split dim is followed where it starts a run of elements that a dim of the new shape starts too."""
     (operand,), shape = given.operands, given.shape
+    if _takes_padding(given.arguments, operand):
+        return _describe_other_bounds(given)
     before, after = _matched(operand.shape, shape)
     dims = tuple(None if label is None else after.index(label) for label in before)
     labels = [label for label in before if label is not None]
@@ -60,7 +62,39 @@ def describe_reshape(given: CallDescription) -> SplitOptions:
     return SplitOptions(exact, memory_seconds(given), call)
 
 
+def _takes_padding(arguments: dict[str, Any], operand: Operand) -> bool:
+    """Whether it is TT-NN's second form, which draws the line between values and padding anew."""
+    shape = arguments["shape"]
+    is_other = -1 not in shape and math.prod(shape) != math.prod(operand.shape)
+    return arguments.get("padded_shape") is not None and is_other
+
+
+def _describe_other_bounds(given: CallDescription) -> SplitOptions:
+    """Dims that keep their extent may be split."""
+    (operand,), shape, padded = given.operands, given.shape, tuple(given.arguments["padded_shape"])
+    is_same_rank = len(shape) == operand.rank
+    kept = tuple(
+        f"dim {dim}" if is_same_rank and n == operand.shape[dim] == room else None
+        for dim, (n, room) in enumerate(zip(shape, padded, strict=True))
+    )
+    before = kept if is_same_rank else (None,) * operand.rank
+    labels = [label for label in kept if label is not None]
+    choices = by_labels([before], kept, labels, carries=(frozenset({0}),), names=given.short_names)
+    result = Value(shape, 0, given.mesh)
+
+    def call(split: Split) -> Callable[..., Any]:
+        local = result.local_shape(split.gives)
+        if local == shape:
+            return given.plain()
+        room = tuple(whole if n == own else own for n, own, whole in zip(shape, local, padded, strict=True))
+        return given.plain(shape=local, padded_shape=room)
+
+    return SplitOptions([_even_unless(choice, False) for choice in choices], memory_seconds(given), call)
+
+
 def _reshaped(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
+    if _takes_padding(arguments, operands[0]):
+        return tuple(arguments["shape"])
     return new_shape("reshape", operands[0], arguments["shape"])
 
 

@@ -176,7 +176,10 @@ def _outcome(given: CallDescription, words: tuple[Placement, ...], devices: int)
     shapes = tuple(_piece(operand.shape, word, devices) for operand, word in zip(given.operands, words, strict=True))
     try:
         local, made = _tried(given, shapes)
-        answer = local.rule(Situation(*_situated(given, words, shapes), made))
+        at = Situation(*_situated(given, words, shapes), made)
+        if local.is_one_value is not None and not local.is_one_value(at):
+            return None
+        answer = local.rule(at)
     except (SoftmeshError, UsesPartial, RuntimeError, IndexError, ValueError, TypeError):
         return None
     found = {answer} if isinstance(answer, Placement) else set(answer)

@@ -358,7 +358,12 @@ def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
 
 def among(at: Situation, operands: Sequence[int], rule: SingleRule) -> Placement:
     """The word of one of several results, which comes of some of the operands only."""
-    words = tuple(at.words[i] for i in operands)
-    if all(word is None or word is REPLICATE for word in words):
+    own = with_operands(at, operands)
+    if all(word is None or word is REPLICATE for word in own.words):
         return REPLICATE
-    return rule(Situation(words, tuple(at.shapes[i] for i in operands), at.out_shapes))
+    return rule(own)
+
+
+def with_operands(at: Situation, operands: Sequence[int]) -> Situation:
+    """As of these operands only."""
+    return Situation(tuple(at.words[i] for i in operands), tuple(at.shapes[i] for i in operands), at.out_shapes)

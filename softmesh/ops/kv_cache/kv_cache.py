@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -155,6 +155,27 @@ def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared:
     return rule
 
 
+def are_users_alike(
+    alike: Mapping[int, int], by_user: Sequence[int], pages: int | None = None
+) -> Callable[[rules.Situation], bool]:
+    """Whether users of one cache, where it is split by them, have what is theirs on the same device.
+
+    Users that a number names, and pages that a table names (the operand `pages`), are those of each device.
+    """
+
+    def ask(at: rules.Situation) -> bool:
+        if at.words[0] != rules.Shard(0):
+            return True
+        if alike[0] == 0 or (pages is not None and at.words[pages] is not None):
+            return False
+        own, given = at.shapes[:2]
+        others = (word for i in by_user if (word := at.words[i]) is not None)
+        is_even = own is not None and given is not None and own[0] == given[alike[0]]
+        return is_even and at.words[1] == rules.Shard(alike[0]) and all(word == rules.Shard(0) for word in others)
+
+    return ask
+
+
 def _has_others_heads(at: rules.Situation, alike: Mapping[int, int]) -> bool:
     """Whether a part of the cache's heads is written from all heads: each device would take the first ones."""
     cache, values = at.shapes[:2]
@@ -221,7 +242,8 @@ def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
         cache.select(-4, user).narrow(-2, start, count).copy_(values.select(-4, 0))
         return cache
 
-    return Local(compute, writing_rule({0: 0, 1: 1, 3: 3}, ()))
+    alike = {0: 0, 1: 1, 3: 3}
+    return Local(compute, writing_rule(alike, ()), is_one_value=are_users_alike(alike, ()))
 
 
 @operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache")
@@ -264,7 +286,8 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
         cache.select(-2, position).copy_(round_to(tokens, dtype))
         return cache
 
-    return Local(compute, writing_rule({0: 2, 1: 1, 3: 3}, ()))
+    alike = {0: 2, 1: 1, 3: 3}
+    return Local(compute, writing_rule(alike, ()), is_one_value=are_users_alike(alike, ()))
 
 
 @operation(

@@ -30,6 +30,7 @@ from softmesh.ops.attention.sdpa_core import check_ints
 from softmesh.ops.kv_cache.kv_cache import (
     ON_CHOSEN_DEVICES,
     Data,
+    are_users_alike,
     check_cache,
     check_inside,
     write_back_view,
@@ -90,7 +91,8 @@ def paged_update_cache(
         token.write(view, round_to(values, dtype), current, table, chosen)
         return write_back_view(cache, view)
 
-    return Local(compute, writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache)))
+    rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
+    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3))
 
 
 @operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
@@ -142,7 +144,11 @@ def paged_fused_update_cache(
     def both(at: rules.Situation) -> list[rules.Placement]:
         return [rules.among(at, (cache, values, 4, 5, 6), rule) for cache, values in ((0, 1), (2, 3))]
 
-    return Local(compute, both)
+    def are_one_value(at: rules.Situation) -> bool:
+        ask = are_users_alike(_ALIKE, (2, 3), pages=3)
+        return all(ask(rules.with_operands(at, (cache, values, 4, 5, 6))) for cache, values in ((0, 1), (2, 3)))
+
+    return Local(compute, both, is_one_value=are_one_value)
 
 
 def _check_shards(values: Operand) -> None:
@@ -383,7 +389,8 @@ def paged_fill_cache(
             _fill_rows(view, values, pages, writes, valid, modulo)
         return write_back_view(cache, view)
 
-    return Local(compute, writing_rule({0: 0, 1: 1, 3: 3}, (2, 3, 4)))
+    alike = {0: 0, 1: 1, 3: 3}
+    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_users_alike(alike, (), pages=2))
 
 
 def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:

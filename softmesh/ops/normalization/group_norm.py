@@ -302,7 +302,7 @@ def group_norm(
         return result if b is None else result + row(b, 1)
 
     layouts = None if output_layout is None else (output_layout,)
-    return Local(compute, _rule, layouts=layouts)
+    return Local(compute, _rule, layouts=layouts, is_one_value=_has_all_channels)
 
 
 @placed("Split by image or by channels where the input is, with weights split alike; otherwise Local.")
@@ -318,6 +318,11 @@ def _rule(at: rules.Situation) -> rules.Placement:
             in_order = math.prod(shape[: word.dim]) == 1 and word.size is None
             found.add(rules.Shard(last) if in_order else rules.LOCAL)
     return found.pop() if len(found) == 1 else rules.LOCAL
+
+
+def _has_all_channels(at: rules.Situation) -> bool:
+    """Otherwise each device makes `num_groups` groups of its own channels."""
+    return not (isinstance(at.word, rules.Shard) and at.word.dim == len(at.shape) - 1)
 
 
 # -- core grids and shardings on which a chip can run a group norm -----------------------------------
