@@ -14,7 +14,7 @@ import torch
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, NotModelled
 from softmesh.hardware.enums import DataType, Layout
-from softmesh.planner.torch_ops import SHAPED, TORCH_OPS
+from softmesh.planner.torch_ops import CASTS, SHAPED, TORCH_OPS, cast
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.from_torch_values import from_torch
 
@@ -48,6 +48,7 @@ class _ExportedGraph:
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
+        self._names = self._free_names()
         self.transposed = self._read_only_by("linear", at=1)
         self.tables = self._read_only_by("embedding", at=0)
         if signature.buffers_to_mutate:
@@ -64,9 +65,26 @@ class _ExportedGraph:
             if all(user.target is target and user.args[at] is node for user in node.users)
         }
 
+    def _free_names(self) -> dict[str, str]:
+        """Of each node: the path of a parameter or a buffer, or its own name, if that is no such path."""
+        paths, names = self._parameters | self._buffers, {node.name for node in self.nodes}
+        kept, found = set(paths.values()), dict(paths)
+        for name in names - paths.keys():
+            own, count = name, 2
+            while own in kept or (own != name and own in names):
+                own, count = f"{name}_{count}", count + 1
+            found[name] = own
+        return found
+
+    def read_behind(self, node: Any) -> list[Any]:
+        """The nodes before this one of which one behind it reads."""
+        at = self.nodes.index(node)
+        behind = set(self.nodes[at + 1 :])
+        return [one for one in self.nodes[:at] if not behind.isdisjoint(one.users)]
+
     def name_of(self, node: Any) -> str:
         """What its value is called among the tensors of a plan."""
-        return self._parameters.get(node.name) or self._buffers.get(node.name) or str(node.name)
+        return self._names[node.name]
 
     def parameter(self, node: Any) -> torch.Tensor | None:
         name = self._parameters.get(node.name)
@@ -75,6 +93,18 @@ class _ExportedGraph:
     def buffer(self, node: Any) -> torch.Tensor | None:
         name = self._buffers.get(node.name)
         return None if name is None else self._state[name]
+
+
+def _memory(node: Any) -> Any:
+    """Where torch has a tensor; views are in one place."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else node
+
+
+def _part(node: Any) -> Any:
+    """What part of that memory it is."""
+    value = node.meta["val"]
+    return value.storage_offset(), value.shape, value.stride()
 
 
 class _Run:
@@ -93,7 +123,7 @@ class _Run:
         given = dict(zip(self._graph.inputs, values, strict=True))
         for node in self._graph.nodes:
             if node.op == "output":
-                results = [self._on_device(one, node) for one in node.args[0]]
+                results = [None if one is None else self._on_device(one, node) for one in node.args[0]]
                 return results[0] if len(results) == 1 else tuple(results)
             self._known[node] = self._begun(node, given) if node.op == "placeholder" else self._done(node)
         raise AssertionError("an exported graph ends in its output")
@@ -129,11 +159,23 @@ class _Run:
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
         if short == "linear":
             made = _linear(args, is_transposed=node.args[1].name in self._graph.transposed)
+        elif short in CASTS:
+            made = cast(args[0], node.args[0].meta["val"].dtype, node.meta["val"].dtype)
         else:
             made = _called(node, name, shape, args, kwargs)
         if node.target._schema.is_mutable:
-            self._known[node.args[0]] = made
+            self._change(node, name, made)
         return made
+
+    def _change(self, node: Any, name: str, made: Any) -> None:
+        """All that stand for the tensor that a node changes in place, and are read later, stand for its result."""
+        target = node.args[0]
+        for one in self._graph.read_behind(node):
+            if _memory(one) == _memory(target):
+                if _part(one) != _part(target):
+                    why = "in place, where another view of that tensor is read later: compute a new tensor instead"
+                    raise NotModelled(_not_covered(node, name, why))
+                self._known[one] = made
 
     def _by_torch(self, node: Any, short: str) -> Any:
         if short in SHAPED:
@@ -200,7 +242,7 @@ def _not_covered(node: Any, name: str, how: str = "") -> str:
     site = (node.meta.get("stack_trace") or "").strip().splitlines()
     line = f" ({site[-1].strip()})" if site else ""
     module = f" in {where[-1]}" if where else ""
-    covered = sorted({"linear", *(one.partition(".")[0] for one in TORCH_OPS)})
+    covered = sorted({"linear", *CASTS, *(one.partition(".")[0] for one in TORCH_OPS)})
     told = ", ".join(one for one in covered if not one.startswith("_") and not one.endswith("_"))
     return (
         f"softmesh.plan: the torch module calls aten.{f'{name} {how}'.rstrip()}{module}{line}, which is not covered. "
