@@ -102,6 +102,7 @@ def plan(
     """
     until = time.monotonic() + _checked_limit(time_limit)
     _check_sizes(gap, stages)
+    _check_kinds(function, constraints=constraints, dtypes=dtypes, down=down, taken=taken)
     wanted = Goal(goal) if isinstance(goal, Goal) or goal in _GOALS else _refuse_goal(goal)
     every = (*freedom.constraints, *constraints)
     asked = [one.shape for one in every if isinstance(one, MeshShapeIs)]
@@ -202,6 +203,26 @@ def _checked_limit(seconds: float) -> float:
     if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise ArgumentError(f"softmesh.plan: time_limit is a number of seconds above 0, got {seconds!r}.")
     return seconds
+
+
+def _check_kinds(function: object, **several: object) -> None:
+    if not callable(function):
+        raise ArgumentError(f"softmesh.plan: it plans a function or a torch module, got {function!r}.")
+    for name, given in several.items():
+        kind, example = _KINDS[name]
+        if not isinstance(given, list | tuple):
+            raise ArgumentError(f"softmesh.plan: {name} is a list, such as [{example}], got {given!r}.")
+        wrong = next((one for one in given if not isinstance(one, kind)), None)
+        if wrong is not None:
+            raise ArgumentError(f"softmesh.plan: {name} is a list such as [{example}], got {wrong!r} in it.")
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "constraints": (Constraint, 'NotReplicated("layers.*.up")'),
+    "dtypes": (WeightDtypes, 'WeightDtypes("layers.*", (ttnn.bfloat8_b,))'),
+    "down": (str, '"link:0-1"'),
+    "taken": (str, '"2x2@0,0"'),
+}
 
 
 def _check_sizes(gap: float, stages: int | None) -> None:
