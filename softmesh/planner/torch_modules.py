@@ -6,6 +6,7 @@ Weights keep the names of the module's parameters; those of linear layers lie as
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,14 +28,34 @@ def function_of(torch_module: torch.nn.Module, inputs: Sequence[Any] | Mapping[s
     wrong = next((value for value in (*args, *kwargs.values()) if not isinstance(value, torch.Tensor)), None)
     if wrong is not None:
         raise ArgumentError(f"softmesh.plan: inputs of a torch module are torch tensors, got {type(wrong).__name__}.")
-    exported = torch.export.export(torch_module, args, kwargs or None)
-    graph = _ExportedGraph(exported)
+    graph = _ExportedGraph(_exported(torch_module, args, kwargs))
     module: dict[str, Any] = {}  # a leaf is called by the path on which it is found here
 
     def planned(device: MeshDevice, *values: torch.Tensor) -> Any:
         return _Run(graph, device, module).results(values)
 
     return planned
+
+
+def _exported(torch_module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As one graph: what is done under torch.autocast is a graph of its own at first, and without gradients, too."""
+    with torch.no_grad():
+        exported = torch.export.export(torch_module, args, kwargs or None)
+    if not _parts(exported):
+        return exported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own
+        exported = exported.run_decompositions({})
+    if parts := _parts(exported):
+        raise NotModelled(
+            f"softmesh.plan: the torch module has parts that are graphs of their own ({', '.join(parts)}), as the "
+            "branches of torch.cond are: write it without them."
+        )
+    return exported
+
+
+def _parts(exported: Any) -> list[str]:
+    return [str(node.target) for node in exported.graph.nodes if node.op == "get_attr"]
 
 
 class _ExportedGraph:
@@ -140,8 +161,10 @@ class _Run:
         return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE)
 
     def _put(self, name: str, values: torch.Tensor, layout: Layout) -> Any:
-        is_float = values.is_floating_point()
-        dtype, values = (DataType.BFLOAT16, values) if is_float else (DataType.UINT32, values.to(torch.int32))
+        dtype = DataType.BFLOAT16
+        if not values.is_floating_point():
+            values = values.to(torch.int32)
+            dtype = DataType.INT32 if bool((values < 0).any()) else DataType.UINT32
         self._tensors[name] = from_torch(values, dtype, layout=layout, device=self._device)
         return self._tensors[name]
 

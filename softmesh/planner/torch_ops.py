@@ -200,11 +200,21 @@ def _repeated_each(shape: Shape, x: Any, repeats: Any, dim: int | None = None, *
 def cast(x: Any, start: torch.dtype, end: torch.dtype) -> Any:
     """Numbers keep the dtype that they have here, and are rounded as the cast does; integers become such numbers."""
     if end.is_floating_point:
-        is_integer = x.dtype is DataType.UINT32
+        is_integer = x.dtype in (DataType.UINT32, DataType.INT32)
         return OPERATIONS["typecast"](OPERATIONS["to_layout"](x, Layout.TILE), DataType.BFLOAT16) if is_integer else x
     if start.is_floating_point:
         return OPERATIONS["ne"](x, 0.0) if end is torch.bool else OPERATIONS["trunc"](x)
     return x
+
+
+def _where(shape: Shape, condition: Any, a: Any, b: Any) -> Any:
+    """What a program is given to choose by lies in rows."""
+    in_rows = condition.layout is Layout.ROW_MAJOR
+    return OPERATIONS["where"](OPERATIONS["to_layout"](condition, Layout.TILE) if in_rows else condition, a, b)
+
+
+def _masked_fill(shape: Shape, x: Any, mask: Any, value: Any) -> Any:
+    return _where(shape, mask, value, x)
 
 
 def _einsum(shape: Shape, equation: str, operands: Sequence[Any], *_: Any, **__: Any) -> Any:
@@ -283,6 +293,7 @@ TORCH_OPS: dict[str, Make] = {
     "bmm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "mm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "view": _reshape,
+    "_unsafe_view": _reshape,
     "reshape": _reshape,
     "flatten": _reshape,
     "unflatten": _reshape,
@@ -316,8 +327,8 @@ TORCH_OPS: dict[str, Make] = {
     "expand_as": _expanded,
     "repeat": _expanded,
     "repeat_interleave": _repeated_each,
-    "masked_fill": lambda shape, x, mask, value: OPERATIONS["where"](mask, value, x),
-    "where": lambda shape, condition, a, b: OPERATIONS["where"](condition, a, b),
+    **dict.fromkeys(("masked_fill", "masked_fill_"), _masked_fill),
+    "where": _where,
     "clamp": lambda shape, x, min=None, max=None: OPERATIONS["clamp"](x, min, max),
     "conv2d": _patches,
     "einsum": _einsum,

@@ -293,6 +293,49 @@ def test_an_input_may_be_called_as_a_parameter_is() -> None:
     assert_planned_right(Scaled(), [NUMBERS, NUMBERS * 2])
 
 
+def test_integers_may_be_negative() -> None:
+    class Below(nn.Module):
+        def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+            return x * (counts < 0) + counts.float()
+
+    assert_planned_right(Below(), [NUMBERS, torch.arange(-1024, 1024).reshape(32, 64) // 32])
+
+
+class Angles(nn.Module):
+    """As models compute them: without gradients, and in float32 whatever the rest is in."""
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return x * torch.outer(torch.arange(32).float(), torch.linspace(0, 0.1, 64)).cos()
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+        return made
+
+
+def test_parts_in_contexts_of_their_own_are_planned_and_branches_refused() -> None:
+    assert_planned_right(nn.Sequential(Angles(), nn.Softmax(-1)), [NUMBERS])
+    with pytest.raises(NotModelled, match=r"graphs of their own \(true_graph_0, false_graph_0\)"):
+        plan(Branching(), "N150", [NUMBERS])
+
+
+def test_keys_that_are_padding_are_hidden() -> None:
+    class Attending(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+
+        def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.attention(x, x, x, need_weights=False, key_padding_mask=padding)[0]
+            return made
+
+    torch.manual_seed(0)
+    assert_planned_right(Attending().eval(), [torch.randn(2, 32, 64), torch.arange(64).reshape(2, 32) > 50])
+
+
 def test_an_output_may_be_none() -> None:
     class Halves(nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None]:
