@@ -158,13 +158,14 @@ class _Run:
         if node.name in graph.transposed:
             values = values.T.contiguous()
         is_table = node.name in graph.tables or not values.is_floating_point()
-        return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE)
+        is_index = values.dtype is torch.bool or all(_reads(user, "embedding") for user in node.users)
+        return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE, is_index=is_index)
 
-    def _put(self, name: str, values: torch.Tensor, layout: Layout) -> Any:
+    def _put(self, name: str, values: torch.Tensor, layout: Layout, *, is_index: bool) -> Any:
+        """Integers may become negative, but for indices and yes or no."""
         dtype = DataType.BFLOAT16
         if not values.is_floating_point():
-            values = values.to(torch.int32)
-            dtype = DataType.INT32 if bool((values < 0).any()) else DataType.UINT32
+            values, dtype = values.to(torch.int32), DataType.UINT32 if is_index else DataType.INT32
         self._tensors[name] = from_torch(values, dtype, layout=layout, device=self._device)
         return self._tensors[name]
 
@@ -221,7 +222,8 @@ class _Run:
         if name not in self._tensors:
             if is_mask:
                 value = torch.zeros(value.shape).masked_fill(value.logical_not(), -torch.inf)
-            self._put(name, value if is_index else value.float(), Layout.ROW_MAJOR if is_index else Layout.TILE)
+            value, layout = (value, Layout.ROW_MAJOR) if is_index else (value.float(), Layout.TILE)
+            self._put(name, value, layout, is_index=is_index)
         return self._tensors[name]
 
 

@@ -82,7 +82,10 @@ def _check_last(name: str, normalized: Sequence[int]) -> None:
 
 
 def _embedding(shape: Shape, weight: Any, indices: Any, *_: Any) -> Any:
-    """A table lies in rows there."""
+    """A table lies in rows there, and indices are not negative."""
+    if indices.dtype is DataType.INT32:
+        numbers = OPERATIONS["typecast"](OPERATIONS["to_layout"](indices, Layout.TILE), DataType.UINT32)
+        indices = OPERATIONS["to_layout"](numbers, Layout.ROW_MAJOR)
     rows = OPERATIONS["to_layout"](weight, Layout.ROW_MAJOR) if weight.layout is Layout.TILE else weight
     return OPERATIONS["embedding"](indices, rows, layout=Layout.TILE)
 
@@ -261,6 +264,8 @@ def _patches(
     groups: int = 1,
 ) -> Any:
     """A convolution whose windows lie side by side is a product for each of them."""
+    if len(x.shape) != 4:
+        raise TypeError("images without a dim for their number")
     batch, channels, *_ = tuple(x.shape)
     outs, _, down, across = tuple(weight.shape)
     if [_both(stride), _both(padding), _both(dilation)] != [[down, across], [0, 0], [1, 1]] or groups != 1:

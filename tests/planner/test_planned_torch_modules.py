@@ -293,12 +293,19 @@ def test_an_input_may_be_called_as_a_parameter_is() -> None:
     assert_planned_right(Scaled(), [NUMBERS, NUMBERS * 2])
 
 
-def test_integers_may_be_negative() -> None:
+@pytest.mark.parametrize("least", [-32, 0])
+def test_integers_may_be_negative_or_become_so(least: int) -> None:
     class Below(nn.Module):
-        def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-            return x * (counts < 0) + counts.float()
+        def __init__(self) -> None:
+            super().__init__()
+            self.places = nn.Embedding(64, 64)
 
-    assert_planned_right(Below(), [NUMBERS, torch.arange(-1024, 1024).reshape(32, 64) // 32])
+        def forward(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = x * (counts < 0) + (counts - 5).float() + self.places(counts[:, 0] + 32)
+            return made
+
+    counts = torch.arange(2048).reshape(32, 64) // 128 + least
+    assert_planned_right(Below().requires_grad_(False), [NUMBERS, counts])
 
 
 class Angles(nn.Module):
