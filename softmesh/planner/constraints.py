@@ -238,6 +238,13 @@ class WeightDtypes:
     names: str
     dtypes: tuple[DataType, ...]
 
+    def __post_init__(self) -> None:
+        given = self.dtypes if isinstance(self.dtypes, list | tuple) else (self.dtypes,)
+        wrong = next((one for one in given if not isinstance(one, DataType)), None)
+        if wrong is not None:
+            raise ArgumentError(f"WeightDtypes({self.names!r}): dtypes such as ttnn.bfloat8_b, got {wrong!r}.")
+        object.__setattr__(self, "dtypes", tuple(given))
+
 
 def with_memory_of(constraints: Sequence[object]) -> float:
     """The part of the memory that tensors may take."""

@@ -165,6 +165,12 @@ def test_a_mesh_shape_may_be_one_of_ttnns() -> None:
         UsersAxis("0")  # type: ignore[arg-type]
 
 
+def test_one_dtype_may_be_given_alone_and_a_text_is_none() -> None:
+    assert WeightDtypes("up", ttnn.bfloat8_b) == WeightDtypes("up", (ttnn.bfloat8_b,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"dtypes such as ttnn\.bfloat8_b, got 'bfloat8_b'"):
+        WeightDtypes("up", ("bfloat8_b",))  # type: ignore[arg-type]
+
+
 def test_a_share_is_a_part_of_one() -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match="between 0 and 1"):
         MemoryShare(1.5)
