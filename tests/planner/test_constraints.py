@@ -156,6 +156,14 @@ def test_what_is_no_function_is_refused() -> None:
         plan(3, "T3000")  # type: ignore[arg-type]
 
 
+def test_a_single_input_is_a_list_of_one() -> None:
+    with pytest.raises(TypeError, match=r"inputs are a list, or a dict .*, got a Tensor: write \[x\]"):
+        plan(torch.nn.ReLU(), "N150", torch.zeros(32, 32))  # type: ignore[arg-type]
+    found = plan(torch.nn.ReLU(), "N150", [torch.zeros(32, 32)])
+    with pytest.raises(TypeError, match="inputs are a list"):
+        found.values(torch.nn.ReLU(), torch.zeros(32, 32))  # type: ignore[arg-type]
+
+
 def test_a_mesh_shape_may_be_one_of_ttnns() -> None:
     assert MeshShapeIs(ttnn.MeshShape(2, 4)) == MeshShapeIs((2, 4))  # type: ignore[arg-type]
     assert planned(MeshShapeIs([2, 4])).mesh_shape == (2, 4)  # type: ignore[arg-type]
