@@ -48,7 +48,7 @@ class CallOnParts:
         self._at = [at for at, value in enumerate(bound.data) if isinstance(value, torch.Tensor)]
         self.reads: dict[int, WrittenPart] = {}
         self.masks: dict[int, WrittenPart] = {}
-        self._mark: Undefined | None = None
+        self._marks: dict[int, Undefined] = {}
         in_place, read = definition.changes_in_place, operands_read(definition.signature, bound)
         for at, tensor in zip(self._at, bound.tensors, strict=True):
             undefined = tensor.storage.undefined
@@ -76,7 +76,7 @@ class CallOnParts:
             part = _nothing_of(tensor.storage)  # what it writes elsewhere is undefined, and what it leaves is not
         if part is None:
             return
-        self._mark = undefined
+        self._marks[at] = undefined
         if at in writes or part.is_due(self._plan):
             if part is undefined.written and part.is_whole():
                 tensor.storage.note_written_all()
@@ -88,11 +88,10 @@ class CallOnParts:
         if part is None and undefined.is_unwritten:
             part = _nothing_of(tensor.storage)
         if part is not None:
-            self._mark, self.masks[at] = undefined, part
+            self._marks[at], self.masks[at] = undefined, part
 
     def tell(self, made: Sequence[Tensor], run_in_place: RunInPlace) -> None:
         """After it ran: marks what it has written in part, and what depends on what nobody wrote."""
-        assert self._mark is not None
         if self.masks:
             self._note_writes(run_in_place)
         if not self.reads:
@@ -101,10 +100,11 @@ class CallOnParts:
             runs = [self._run_again(garbled, run_in_place) for garbled in self._garbled]
         except (SoftmeshError, RuntimeError, IndexError, ValueError):
             return  # it looks at its values, and these are not what it takes
+        read = self._marks[min(self.reads)]
         for tensor, *others in zip(made, *runs, strict=True):
             values = tensor.storage.data
             if values is not None and values.shape == others[0].shape:
-                _mark_result(tensor, values, others, self._mark)
+                _mark_result(tensor, values, others, read)
 
     def _run_again(self, garbled: list[Any], run_in_place: RunInPlace) -> Sequence[torch.Tensor]:
         if not self._definition.writes:
@@ -138,18 +138,18 @@ class CallOnParts:
         return self.masks[at].mask if at in self.masks else untouched_zeros(values.shape, values.dtype, values.device)
 
     def _note_mask(self, at: int, shadow: Tensor, is_given: bool) -> None:
-        assert self._mark is not None
-        part, mask, target = self.masks[at], shadow.view_data(), self._bound.tensors[self._at.index(at)]
+        part, before, target = self.masks[at], self._marks[at], self._bound.tensors[self._at.index(at)]
+        mask = shadow.view_data()
         if not is_given:
-            before = part.like(mask)
-            mask = ((mask != 1) if before is None else (mask != 1) | before).to(mask.dtype)
-        is_first = part is not self._mark.written
+            known = part.like(mask)
+            mask = ((mask != 1) if known is None else (mask != 1) | known).to(mask.dtype)
+        is_first = part is not before.written
         part.mask, part.dist = mask, shadow.storage.dist
         if is_first and part.is_whole():
             return
         coords = devices_of(target.view_distribution())
         for storage in target.storage.sharers():
-            storage.undefined = Undefined(self._mark.op, self._mark.site, coords, written=part)
+            storage.undefined = Undefined(before.op, before.site, coords, written=part)
 
     def _shadow(self, at: int, values: torch.Tensor) -> Tensor:
         """A tensor as this operand is, of other values; it takes no memory on the chips."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,12 +75,17 @@ def document(found: LayoutPlan) -> dict[str, Any]:
         "degrees": degrees(found),
         "memory_bytes": found.memory,
         "stages": [vars(stage) for stage in found.stages],
-        "candidates": [vars(one) for one in found.candidates],
+        "candidates": [vars(one) | {"bound": _or_none(one.bound)} for one in found.candidates],
         "tensors": {
             name: {"placements": [repr(word) for word in home.layout], "dtype": home.dtype.name}
             for name, home in leaves.items()
         },
     }
+
+
+def _or_none(bound: float) -> float | None:
+    """JSON has no infinity: None where nothing of the kind can be."""
+    return bound if math.isfinite(bound) else None
 
 
 def _times(shape: Sequence[int]) -> str:

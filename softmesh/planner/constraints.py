@@ -5,7 +5,7 @@ Names of tensors are patterns: `layers.*.wq` means that weight of every layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -143,6 +143,10 @@ class UsersAxis(Constraint):
 
     axis: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.axis, int):
+            raise ArgumentError(f"UsersAxis: the number of an axis of the mesh, got {self.axis!r}.")
+
     def __str__(self) -> str:
         return f"axis {self.axis} is kept for users"
 
@@ -193,6 +197,12 @@ class MeshShapeIs(Constraint):
 
     shape: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        found = tuple(self.shape) if isinstance(self.shape, Iterable) else ()
+        if not found or not all(isinstance(n, int) and n > 0 for n in found):
+            raise ArgumentError(f"MeshShapeIs: a shape such as (2, 4), got {self.shape!r}.")
+        object.__setattr__(self, "shape", found)
+
     def __str__(self) -> str:
         return f"the mesh is {'x'.join(map(str, self.shape))}"
 
@@ -204,7 +214,7 @@ class MeshShapeIs(Constraint):
         return "" if len(self.shape) == axes else f"a mesh here has {axes} axes"
 
     def allows_mesh(self, shape: Extents) -> bool:
-        return tuple(shape) == tuple(self.shape)
+        return tuple(shape) == self.shape
 
 
 @dataclass(frozen=True)
@@ -227,6 +237,13 @@ class WeightDtypes:
 
     names: str
     dtypes: tuple[DataType, ...]
+
+    def __post_init__(self) -> None:
+        given = self.dtypes if isinstance(self.dtypes, list | tuple) else (self.dtypes,)
+        wrong = next((one for one in given if not isinstance(one, DataType)), None)
+        if wrong is not None:
+            raise ArgumentError(f"WeightDtypes({self.names!r}): dtypes such as ttnn.bfloat8_b, got {wrong!r}.")
+        object.__setattr__(self, "dtypes", tuple(given))
 
 
 def with_memory_of(constraints: Sequence[object]) -> float:

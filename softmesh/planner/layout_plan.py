@@ -56,6 +56,7 @@ class LayoutPlan(ChosenLayout):
         self, function: Callable[..., Any] | torch.nn.Module, inputs: Sequence[Any] | Mapping[str, Any] = ()
     ) -> dict[str, torch.Tensor]:
         """What `run` of the plan's file takes, by name: of the program that was planned, which runs on one device."""
+        _check_program(function, inputs)
         if isinstance(function, torch.nn.Module):
             function, inputs = function_of(function, inputs), _in_order(inputs)
         found = leaf_values(function, inputs, chip=self.problem.chip)
@@ -102,6 +103,8 @@ def plan(
     """
     until = time.monotonic() + _checked_limit(time_limit)
     _check_sizes(gap, stages)
+    _check_program(function, inputs)
+    _check_lists(constraints=constraints, dtypes=dtypes, down=down, taken=taken)
     wanted = Goal(goal) if isinstance(goal, Goal) or goal in _GOALS else _refuse_goal(goal)
     every = (*freedom.constraints, *constraints)
     asked = [one.shape for one in every if isinstance(one, MeshShapeIs)]
@@ -202,6 +205,34 @@ def _checked_limit(seconds: float) -> float:
     if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise ArgumentError(f"softmesh.plan: time_limit is a number of seconds above 0, got {seconds!r}.")
     return seconds
+
+
+def _check_program(function: object, inputs: object) -> None:
+    if not callable(function):
+        raise ArgumentError(f"softmesh.plan: it plans a function or a torch module, got {function!r}.")
+    if not isinstance(inputs, list | tuple | Mapping):
+        raise ArgumentError(
+            f"softmesh.plan: inputs are a list, or a dict by the names of parameters, got a {type(inputs).__name__}: "
+            "write [x], also for a single one."
+        )
+
+
+def _check_lists(**several: object) -> None:
+    for name, given in several.items():
+        kind, example = _KINDS[name]
+        if not isinstance(given, list | tuple):
+            raise ArgumentError(f"softmesh.plan: {name} is a list, such as [{example}], got {given!r}.")
+        wrong = next((one for one in given if not isinstance(one, kind)), None)
+        if wrong is not None:
+            raise ArgumentError(f"softmesh.plan: {name} is a list such as [{example}], got {wrong!r} in it.")
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "constraints": (Constraint, 'NotReplicated("layers.*.up")'),
+    "dtypes": (WeightDtypes, 'WeightDtypes("layers.*", (ttnn.bfloat8_b,))'),
+    "down": (str, '"link:0-1"'),
+    "taken": (str, '"2x2@0,0"'),
+}
 
 
 def _check_sizes(gap: float, stages: int | None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, NotModelled
 from softmesh.hardware.enums import DataType, Layout
-from softmesh.planner.torch_ops import SHAPED, TORCH_OPS
+from softmesh.planner.torch_ops import CASTS, SHAPED, TORCH_OPS, cast
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.from_torch_values import from_torch
 
@@ -39,9 +40,10 @@ def function_of(torch_module: torch.nn.Module, inputs: Sequence[Any] | Mapping[s
 
 
 def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """As one graph: what is done under torch.autocast is a graph of its own at first, and without gradients, too."""
     try:
-        with _quiet(_TORCHS_LOG):
-            return torch.export.export(module, args, kwargs or None)
+        with torch.no_grad(), _quiet(_TORCHS_LOG):
+            exported = torch.export.export(module, args, kwargs or None)
     except Exception as error:
         given = {f"input {at}": value for at, value in enumerate(args)} | kwargs
         shapes = ", ".join(f"{name} {list(value.shape)} {value.dtype}" for name, value in given.items()) or "no input"
@@ -49,6 +51,17 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
             f"softmesh.plan: torch.export has no graph of {type(module).__name__} for {shapes}. "
             f"{type(error).__name__}: {str(error).strip()[:_MOST_SAID]}"
         ) from error
+    if not _parts(exported):
+        return exported
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own
+        exported = exported.run_decompositions({})
+    if parts := _parts(exported):
+        raise NotModelled(
+            f"softmesh.plan: the torch module has parts that are graphs of their own ({', '.join(parts)}), as the "
+            "branches of torch.cond are: write it without them."
+        )
+    return exported
 
 
 _TORCHS_LOG = "torch._subclasses.fake_tensor"  # which tells of an error that is raised as well
@@ -65,6 +78,10 @@ def _quiet(name: str) -> Iterator[None]:
         logger.disabled = before
 
 
+def _parts(exported: Any) -> list[str]:
+    return [str(node.target) for node in exported.graph.nodes if node.op == "get_attr"]
+
+
 class _ExportedGraph:
     def __init__(self, exported: Any) -> None:
         signature = exported.graph_signature
@@ -76,6 +93,7 @@ class _ExportedGraph:
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
+        self._names = self._free_names()
         self.transposed = self._read_only_by("linear", at=1)
         self.tables = self._read_only_by("embedding", at=0)
         if signature.buffers_to_mutate:
@@ -92,9 +110,26 @@ class _ExportedGraph:
             if all(user.target is target and user.args[at] is node for user in node.users)
         }
 
+    def _free_names(self) -> dict[str, str]:
+        """Of each node: the path of a parameter or a buffer, or its own name, if that is no such path."""
+        paths, names = self._parameters | self._buffers, {node.name for node in self.nodes}
+        kept, found = set(paths.values()), dict(paths)
+        for name in names - paths.keys():
+            own, count = name, 2
+            while own in kept or (own != name and own in names):
+                own, count = f"{name}_{count}", count + 1
+            found[name] = own
+        return found
+
+    def read_behind(self, node: Any) -> list[Any]:
+        """The nodes before this one of which one behind it reads."""
+        at = self.nodes.index(node)
+        behind = set(self.nodes[at + 1 :])
+        return [one for one in self.nodes[:at] if not behind.isdisjoint(one.users)]
+
     def name_of(self, node: Any) -> str:
         """What its value is called among the tensors of a plan."""
-        return self._parameters.get(node.name) or self._buffers.get(node.name) or str(node.name)
+        return self._names[node.name]
 
     def parameter(self, node: Any) -> torch.Tensor | None:
         name = self._parameters.get(node.name)
@@ -103,6 +138,18 @@ class _ExportedGraph:
     def buffer(self, node: Any) -> torch.Tensor | None:
         name = self._buffers.get(node.name)
         return None if name is None else self._state[name]
+
+
+def _memory(node: Any) -> Any:
+    """Where torch has a tensor; views are in one place."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else node
+
+
+def _part(node: Any) -> Any:
+    """What part of that memory it is."""
+    value = node.meta["val"]
+    return value.storage_offset(), value.shape, value.stride()
 
 
 class _Run:
@@ -121,7 +168,7 @@ class _Run:
         given = dict(zip(self._graph.inputs, values, strict=True))
         for node in self._graph.nodes:
             if node.op == "output":
-                results = [self._on_device(one, node) for one in node.args[0]]
+                results = [None if one is None else self._on_device(one, node) for one in node.args[0]]
                 return results[0] if len(results) == 1 else tuple(results)
             self._known[node] = self._begun(node, given) if node.op == "placeholder" else self._done(node)
         raise AssertionError("an exported graph ends in its output")
@@ -135,11 +182,14 @@ class _Run:
         if node.name in graph.transposed:
             values = values.T.contiguous()
         is_table = node.name in graph.tables or not values.is_floating_point()
-        return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE)
+        is_index = values.dtype is torch.bool or all(_reads(user, "embedding") for user in node.users)
+        return self._put(graph.name_of(node), values, Layout.ROW_MAJOR if is_table else Layout.TILE, is_index=is_index)
 
-    def _put(self, name: str, values: torch.Tensor, layout: Layout) -> Any:
-        is_float = values.is_floating_point()
-        dtype, values = (DataType.BFLOAT16, values) if is_float else (DataType.UINT32, values.to(torch.int32))
+    def _put(self, name: str, values: torch.Tensor, layout: Layout, *, is_index: bool) -> Any:
+        """Integers may become negative, but for indices and yes or no."""
+        dtype = DataType.BFLOAT16
+        if not values.is_floating_point():
+            values, dtype = values.to(torch.int32), DataType.UINT32 if is_index else DataType.INT32
         self._tensors[name] = from_torch(values, dtype, layout=layout, device=self._device)
         return self._tensors[name]
 
@@ -157,11 +207,23 @@ class _Run:
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
         if short == "linear":
             made = _linear(args, is_transposed=node.args[1].name in self._graph.transposed)
+        elif short in CASTS:
+            made = cast(args[0], node.args[0].meta["val"].dtype, node.meta["val"].dtype)
         else:
             made = _called(node, name, shape, args, kwargs)
         if node.target._schema.is_mutable:
-            self._known[node.args[0]] = made
+            self._change(node, name, made)
         return made
+
+    def _change(self, node: Any, name: str, made: Any) -> None:
+        """All that stand for the tensor that a node changes in place, and are read later, stand for its result."""
+        target = node.args[0]
+        for one in self._graph.read_behind(node):
+            if _memory(one) == _memory(target):
+                if _part(one) != _part(target):
+                    why = "in place, where another view of that tensor is read later: compute a new tensor instead"
+                    raise NotModelled(_not_covered(node, name, why))
+                self._known[one] = made
 
     def _by_torch(self, node: Any, short: str) -> Any:
         if short in SHAPED:
@@ -184,7 +246,8 @@ class _Run:
         if name not in self._tensors:
             if is_mask:
                 value = torch.zeros(value.shape).masked_fill(value.logical_not(), -torch.inf)
-            self._put(name, value if is_index else value.float(), Layout.ROW_MAJOR if is_index else Layout.TILE)
+            value, layout = (value, Layout.ROW_MAJOR) if is_index else (value.float(), Layout.TILE)
+            self._put(name, value, layout, is_index=is_index)
         return self._tensors[name]
 
 
@@ -228,7 +291,7 @@ def _not_covered(node: Any, name: str, how: str = "") -> str:
     site = (node.meta.get("stack_trace") or "").strip().splitlines()
     line = f" ({site[-1].strip()})" if site else ""
     module = f" in {where[-1]}" if where else ""
-    covered = sorted({"linear", *(one.partition(".")[0] for one in TORCH_OPS)})
+    covered = sorted({"linear", *CASTS, *(one.partition(".")[0] for one in TORCH_OPS)})
     told = ", ".join(one for one in covered if not one.startswith("_") and not one.endswith("_"))
     return (
         f"softmesh.plan: the torch module calls aten.{f'{name} {how}'.rstrip()}{module}{line}, which is not covered. "

@@ -20,15 +20,36 @@ def _same(*names: str, as_: str | None = None) -> dict[str, Make]:
     return {name: lambda shape, x, op=as_ or name: OPERATIONS[op](x) for name in names}
 
 
-def _of_two(name: str, op: str, *, has_alpha: bool = False) -> dict[str, Make]:
-    def make(shape: Shape, a: Any, b: Any, *, alpha: float = 1) -> Any:
-        if has_alpha and alpha != 1:
-            b = OPERATIONS["multiply"](b, alpha)
+_PAIRS = (("subtract", "rsub"), ("ge", "le"), ("gt", "lt"))
+# The op that takes its operands the other way round, where that is another one.
+_FROM_THE_RIGHT = {"divide": "rdiv"} | {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+
+
+def _of_two(op: str) -> Make:
+    """Ops of TT-NN take a number on the right only."""
+
+    def make(shape: Shape, a: Any, b: Any) -> Any:
         if isinstance(a, int | float):
-            return OPERATIONS["rsub" if op == "subtract" else op](b, a)
+            return OPERATIONS[_FROM_THE_RIGHT.get(op, op)](b, a)
         return OPERATIONS[op](a, b)
 
-    return {name: make}
+    return make
+
+
+def _sum_of_two(op: str, scaled: int = 1) -> Make:
+    """`alpha` is a factor of one of them, the second if no other is named."""
+    make = _of_two(op)
+
+    def with_alpha(shape: Shape, a: Any, b: Any, alpha: float = 1) -> Any:
+        return make(shape, *(_times(one, alpha if at == scaled else 1) for at, one in enumerate((a, b))))
+
+    return with_alpha
+
+
+def _times(value: Any, factor: float) -> Any:
+    if isinstance(value, int | float):
+        return value * factor
+    return value if factor == 1 else OPERATIONS["multiply"](value, factor)
 
 
 def _reshape(shape: Shape, x: Any, *_: Any) -> Any:
@@ -61,7 +82,10 @@ def _check_last(name: str, normalized: Sequence[int]) -> None:
 
 
 def _embedding(shape: Shape, weight: Any, indices: Any, *_: Any) -> Any:
-    """A table lies in rows there."""
+    """A table lies in rows there, and indices are not negative."""
+    if indices.dtype is DataType.INT32:
+        numbers = OPERATIONS["typecast"](OPERATIONS["to_layout"](indices, Layout.TILE), DataType.UINT32)
+        indices = OPERATIONS["to_layout"](numbers, Layout.ROW_MAJOR)
     rows = OPERATIONS["to_layout"](weight, Layout.ROW_MAJOR) if weight.layout is Layout.TILE else weight
     return OPERATIONS["embedding"](indices, rows, layout=Layout.TILE)
 
@@ -115,8 +139,9 @@ def _reduced(op: str) -> Make:
     return make
 
 
-def _pow(shape: Shape, x: Any, exponent: float) -> Any:
-    return OPERATIONS["multiply"](x, x) if exponent == 2 else OPERATIONS["pow"](x, exponent)
+def _pow(shape: Shape, x: Any, exponent: Any) -> Any:
+    is_square = isinstance(exponent, int | float) and exponent == 2
+    return OPERATIONS["multiply"](x, x) if is_square else OPERATIONS["pow"](x, exponent)
 
 
 def _sliced(shape: Shape, x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
@@ -175,12 +200,24 @@ def _repeated_each(shape: Shape, x: Any, repeats: Any, dim: int | None = None, *
     return OPERATIONS["repeat_interleave"](x, repeats, dim)
 
 
-def _cast(shape: Shape, x: Any, *given: Any, **named: Any) -> Any:
-    """Numbers keep the dtype that they have here; integers become such numbers."""
-    wanted = next((one for one in (*given, *named.values()) if isinstance(one, torch.dtype)), None)
-    if wanted is None or not wanted.is_floating_point or x.dtype is not DataType.UINT32:
-        return x
-    return OPERATIONS["typecast"](OPERATIONS["to_layout"](x, Layout.TILE), DataType.BFLOAT16)
+def cast(x: Any, start: torch.dtype, end: torch.dtype) -> Any:
+    """Numbers keep the dtype that they have here, and are rounded as the cast does; integers become such numbers."""
+    if end.is_floating_point:
+        is_integer = x.dtype in (DataType.UINT32, DataType.INT32)
+        return OPERATIONS["typecast"](OPERATIONS["to_layout"](x, Layout.TILE), DataType.BFLOAT16) if is_integer else x
+    if start.is_floating_point:
+        return OPERATIONS["ne"](x, 0.0) if end is torch.bool else OPERATIONS["trunc"](x)
+    return x
+
+
+def _where(shape: Shape, condition: Any, a: Any, b: Any) -> Any:
+    """What a program is given to choose by lies in rows."""
+    in_rows = condition.layout is Layout.ROW_MAJOR
+    return OPERATIONS["where"](OPERATIONS["to_layout"](condition, Layout.TILE) if in_rows else condition, a, b)
+
+
+def _masked_fill(shape: Shape, x: Any, mask: Any, value: Any) -> Any:
+    return _where(shape, mask, value, x)
 
 
 def _einsum(shape: Shape, equation: str, operands: Sequence[Any], *_: Any, **__: Any) -> Any:
@@ -227,6 +264,8 @@ def _patches(
     groups: int = 1,
 ) -> Any:
     """A convolution whose windows lie side by side is a product for each of them."""
+    if len(x.shape) != 4:
+        raise TypeError("images without a dim for their number")
     batch, channels, *_ = tuple(x.shape)
     outs, _, down, across = tuple(weight.shape)
     if [_both(stride), _both(padding), _both(dilation)] != [[down, across], [0, 0], [1, 1]] or groups != 1:
@@ -249,20 +288,17 @@ TORCH_OPS: dict[str, Make] = {
     **_same("relu", "silu", "tanh", "sigmoid", "exp", "rsqrt", "sqrt", "neg", "abs"),
     **_same("cos", "sin", "log", "square", "reciprocal", "erf", "logical_not"),
     **{f"{name}_": make for name, make in _same("relu", "silu", "tanh", "sigmoid").items()},
-    **_of_two("add", "add", has_alpha=True),
-    **_of_two("add_", "add", has_alpha=True),
-    **_of_two("sub", "subtract", has_alpha=True),
-    **_of_two("mul", "multiply"),
-    **_of_two("mul_", "multiply"),
-    **_of_two("div", "divide"),
-    **_of_two("rsub", "rsub", has_alpha=True),
-    **_of_two("maximum", "maximum"),
-    **_of_two("minimum", "minimum"),
-    **{name: made for one in ("ge", "gt", "le", "lt", "eq", "ne") for name, made in _of_two(one, one).items()},
+    **dict.fromkeys(("add", "add_"), _sum_of_two("add")),
+    "sub": _sum_of_two("subtract"),
+    "rsub": _sum_of_two("rsub", scaled=0),
+    **dict.fromkeys(("mul", "mul_"), _of_two("multiply")),
+    "div": _of_two("divide"),
+    **{op: _of_two(op) for op in ("maximum", "minimum", "ge", "gt", "le", "lt", "eq", "ne")},
     "matmul": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "bmm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "mm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
     "view": _reshape,
+    "_unsafe_view": _reshape,
     "reshape": _reshape,
     "flatten": _reshape,
     "unflatten": _reshape,
@@ -296,8 +332,8 @@ TORCH_OPS: dict[str, Make] = {
     "expand_as": _expanded,
     "repeat": _expanded,
     "repeat_interleave": _repeated_each,
-    "masked_fill": lambda shape, x, mask, value: OPERATIONS["where"](mask, value, x),
-    "where": lambda shape, condition, a, b: OPERATIONS["where"](condition, a, b),
+    **dict.fromkeys(("masked_fill", "masked_fill_"), _masked_fill),
+    "where": _where,
     "clamp": lambda shape, x, min=None, max=None: OPERATIONS["clamp"](x, min, max),
     "conv2d": _patches,
     "einsum": _einsum,
@@ -305,13 +341,12 @@ TORCH_OPS: dict[str, Make] = {
     "chunk": _chunk,
     "contiguous": _as_it_is,
     "clone": _as_it_is,
-    "to": _cast,
-    "_to_copy": _cast,
-    "type_as": _as_it_is,
     "_assert_tensor_metadata": lambda *_, **__: None,
     "detach": _as_it_is,
     "alias": _as_it_is,
 }
+
+CASTS = ("to", "_to_copy", "type_as")
 
 # What is made for its shape alone: filled with what of its call.
 SHAPED: dict[str, Callable[[Any], Any]] = {

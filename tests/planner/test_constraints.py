@@ -139,11 +139,44 @@ def test_memory_takes_part_in_conflicts() -> None:
         ({"goal": "speed"}, "goal is one of decode, prefill, training, got 'speed'"),
         ({"time_limit": 0}, "time_limit is a number of seconds above 0"),
         ({"taken": ["2 by 4"]}, "written as 2x4 or 2x4@0,4"),
+        ({"taken": "2x2@0,0"}, "taken is a list, such as .*, got '2x2@0,0'"),
+        ({"down": "link:0-1"}, "down is a list, such as .*, got 'link:0-1'"),
+        ({"constraints": TileAligned()}, r"constraints is a list, such as .*, got TileAligned\(\)"),
+        ({"constraints": ["up"]}, "constraints is a list such as .*, got 'up' in it"),
+        ({"dtypes": [NotReplicated("up")]}, r"dtypes is a list such as .*, got NotReplicated\(names='up'\) in it"),
     ],
 )
 def test_bad_input_is_refused(options: dict[str, object], told: str) -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match=told):
         plan(mlp, "T3000", **options)  # type: ignore[arg-type]
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(TypeError, match="plans a function or a torch module, got 3"):
+        plan(3, "T3000")  # type: ignore[arg-type]
+
+
+def test_a_single_input_is_a_list_of_one() -> None:
+    with pytest.raises(TypeError, match=r"inputs are a list, or a dict .*, got a Tensor: write \[x\]"):
+        plan(torch.nn.ReLU(), "N150", torch.zeros(32, 32))  # type: ignore[arg-type]
+    found = plan(torch.nn.ReLU(), "N150", [torch.zeros(32, 32)])
+    with pytest.raises(TypeError, match="inputs are a list"):
+        found.values(torch.nn.ReLU(), torch.zeros(32, 32))  # type: ignore[arg-type]
+
+
+def test_a_mesh_shape_may_be_one_of_ttnns() -> None:
+    assert MeshShapeIs(ttnn.MeshShape(2, 4)) == MeshShapeIs((2, 4))  # type: ignore[arg-type]
+    assert planned(MeshShapeIs([2, 4])).mesh_shape == (2, 4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a shape such as \(2, 4\), got '2x4'"):
+        MeshShapeIs("2x4")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the number of an axis of the mesh, got '0'"):
+        UsersAxis("0")  # type: ignore[arg-type]
+
+
+def test_one_dtype_may_be_given_alone_and_a_text_is_none() -> None:
+    assert WeightDtypes("up", ttnn.bfloat8_b) == WeightDtypes("up", (ttnn.bfloat8_b,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"dtypes such as ttnn\.bfloat8_b, got 'bfloat8_b'"):
+        WeightDtypes("up", ("bfloat8_b",))  # type: ignore[arg-type]
 
 
 def test_a_share_is_a_part_of_one() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from brute_force import best_pipeline_of_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_search_law import FINDERS, FREEDOMS, MESHES, OPS, thinned
 
 import softmesh as ttnn
-from softmesh.planner.brute_force import best_pipeline_of_all
 from softmesh.planner.capture import captured
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Limits, PlacementSearch

@@ -53,7 +53,7 @@ def run(*args: str) -> Result:
 def document(*args: str) -> dict[str, object]:
     result = run(*args, "--json")
     assert result.exit_code == 0, result.output
-    found: dict[str, object] = json.loads(result.output)
+    found: dict[str, object] = json.loads(result.output, parse_constant=pytest.fail)
     return found
 
 

@@ -209,6 +209,21 @@ def test_what_a_function_hands_back_as_it_was_is_an_output_too() -> None:
     assert_close(made, drawn(32, 64).relu())
 
 
+@pytest.mark.parametrize("dims", [(None, 0), (0, None), (0, 0)])
+def test_an_output_may_have_fewer_dims_than_the_mesh_has_axes(dims: tuple[int | None, ...]) -> None:
+    def doubled(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        return ttnn.multiply(put(drawn(256), device), 2.0)
+
+    words = [ttnn.Replicate() if dim is None else ttnn.Shard(dim) for dim in dims]
+    with opened((2, 4)) as mesh:
+        problem = problem_on(doubled, mesh)
+        (node,) = problem.graph.nodes
+        seeds = (drawn_plan(problem, seed) for seed in range(100))
+        found = next(one for one in seeds if list(one.left(node.results[0])) == words and not one.cost.broken)
+    assert f"OUTPUTS = ({dims},)" in found.source()
+    assert_close(run(found.source(), values_of(doubled)), drawn(256) * 2)
+
+
 def test_layers_become_a_function_and_the_names_of_weights_stay() -> None:
     with opened((1, 8)) as mesh:
         source = plan(decode, mesh).source()

@@ -9,12 +9,12 @@ import random
 
 import pytest
 import torch
+from brute_force import best_of_all
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import softmesh as ttnn
 from softmesh.cost.link_costs import Line
-from softmesh.planner.brute_force import best_of_all
 from softmesh.planner.capture import captured
 from softmesh.planner.constraints import NotReplicated, TileAligned, UsersAxis, WeightDtypes
 from softmesh.planner.integer_program import Status, solved

@@ -73,6 +73,7 @@ LOSSES: dict[str, Callable[[Any], ttnn.Tensor]] = {
     "linear with its activation": lambda p: ttnn.linear(p.x, p.w, bias=p.bias, activation="gelu"),
     "views": lambda p: ttnn.transpose(ttnn.permute(ttnn.reshape(p.x, (2, 32, 4, 16)), (0, 2, 1, 3)), 2, 3),
     "slice": lambda p: ttnn.slice(p.x, [0, 0, 8, 16], [2, 1, 24, 64]),
+    "slice from behind": lambda p: ttnn.slice(p.x, [0, 0, -24, -48], [2, 1, 32, 64]),
     "concat": lambda p: ttnn.multiply(ttnn.concat([p.x, p.y], -1), 2.0),
     "mean": lambda p: ttnn.mean(p.x, -1, True),
     "sum": lambda p: ttnn.square(ttnn.sum(p.x, -2)),
@@ -296,6 +297,10 @@ def test_what_has_no_gradient_here_is_named() -> None:
         captured(gradients_of(lambda p: ttnn.cumsum(p.x, dim=-1)), chip=N300)
     with pytest.raises(NotModelled, match="sliding_window_size=8"):
         captured(gradients_of(lambda p: seen(p.q, p.k, p.v, is_causal=True, sliding_window_size=8)), chip=N300)
+    with pytest.raises(NotModelled, match=r"gradient of ttnn\.div with rounding_mode='floor'"):
+        captured(gradients_of(lambda p: ttnn.div(p.x, 0.3, rounding_mode="floor")), chip=N300)
+    with pytest.raises(NotModelled, match=r"gradient of ttnn\.linear with an activation of its own"):
+        captured(gradients_of(lambda p: ttnn.linear(p.x, p.w, activation="gelu_approx")), chip=N300)
 
 
 def test_an_optimizer_of_ones_own_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from brute_force import best_of_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,6 @@ from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Layout, Value, all_layouts, is_whole
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
-from softmesh.planner.brute_force import best_of_all
 from softmesh.planner.integer_program import Status, solved
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role
 from softmesh.planner.op_strategies import OpStrategy

@@ -139,6 +139,24 @@ def test_a_poll_that_nobody_answers_is_stuck_and_not_endless(device):
         run(device, program)
 
 
+def test_kernels_that_answer_each_other_by_polling_alone_get_on(device):
+    """For more turns than polls may be idle."""
+
+    def player(own, other):
+        def kernel():
+            for turn in range(1, 6001):
+                while L1Pointer(get_semaphore(own))[0] < turn - own:
+                    pass
+                L1Pointer(get_semaphore(other))[0] = turn
+
+        return kernel
+
+    program = program_of(reader=player(1, 0), writer=player(0, 1))
+    for _ in range(2):
+        metal.CreateSemaphore(program, CORE, 0)
+    run(device, program)
+
+
 def test_a_loop_without_any_call_ends_at_the_deadline(device, monkeypatch):
     monkeypatch.setenv("TT_METAL_OPERATION_TIMEOUT_SECONDS", "0.2")
 

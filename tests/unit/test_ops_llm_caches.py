@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 
 import pytest
@@ -116,6 +117,20 @@ def test_every_user_of_a_sharded_token_has_a_core(device, cores):
         update(target, token, update_idxs=[3] * USERS)
     with pytest.raises(MeshError, match="num_cores"):
         fused(target, token, target, token, update_idxs=[3] * USERS)
+
+
+def test_each_of_two_caches_is_told_by_its_own_line(device, monkeypatch):
+    """Of memory that was written in part."""
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    shape, token = (USERS, HEADS, 32, WIDTH), random(1, USERS, HEADS, WIDTH)
+    keys = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device)
+    values = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device)
+    line = inspect.currentframe().f_lineno
+    for position in (3, 4):
+        fused(keys, put(token, device), values, put(token, device), update_idxs=[position] * USERS)
+    for cache, made in ((keys, line - 2), (values, line - 1)):
+        with pytest.warns(ttnn.SoftmeshWarning, match=rf"since ttnn\.empty \(test_ops_llm_caches\.py:{made}\)"):
+            ttnn.to_torch(cache)
 
 
 def test_users_may_share_one_cache(device):

@@ -80,11 +80,14 @@ class L1Pointer:
         core.write(self.address + first * self._size, data.reshape(*(1,) * core.chip.rank, -1))
 
     def _notice_repetition(self, index: int, value: Any) -> None:
-        """A loop that reads the same word again and again waits for somebody else to change it."""
+        """A loop that reads the same word again and again waits for somebody else, and finds it changed by then."""
         thread = here("L1Pointer")
         at = self.address + index * self._size
-        if thread.last_load == (at, value):
+        place, last = thread.last_load or (None, None)
+        if (place, last) == (at, value):
             thread.poll(f"L1Pointer({at})[0], which is {value}")
+        elif place == at:
+            thread.scheduler.note_answer()
         thread.last_load = at, value
 
 

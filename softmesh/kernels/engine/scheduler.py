@@ -301,6 +301,10 @@ class Scheduler:
         """Done as soon as the running thread stops: what the fabric carries travels meanwhile."""
         self._deferred.append(action)
 
+    def note_answer(self) -> None:
+        """Somebody who asked again and again has found another answer: kernels that only poll get on, too."""
+        self._idle_polls = 0
+
     def pass_turn(self, thread: KernelThread) -> None:
         """Let the others go first: a loop that asks again and again must not keep them from answering."""
         self._idle_polls += 1
@@ -332,6 +336,7 @@ class Scheduler:
         left = [thread for thread in self.threads if not thread.dead and thread.kernel.processor is not Processor.TRISC]
         if not any(thread.transfers.arrive() for thread in left):
             return False
+        self._idle_polls = 0
         self._ready.extend(thread for thread in self.threads if thread.polling is not None and not thread.dead)
         return True
 

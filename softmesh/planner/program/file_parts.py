@@ -34,6 +34,8 @@ def whole(mesh, tensor, dims):
         return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
     if len(shared) > 1 and len(set(shared)) == 1:
         return ttnn.to_torch(tensor, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=shared[0]))
+    if len(tensor.shape) < len(dims):
+        return whole(mesh, ttnn.unsqueeze(tensor, 0), [None if dim is None else dim + 1 for dim in dims])[0]
     # Devices that have the same are put side by side along a dim of their own, of which the first part is taken.
     others = iter(dim for dim in range(len(tensor.shape)) if dim not in shared)
     joined = [next(others) if dim is None else dim for dim in dims]

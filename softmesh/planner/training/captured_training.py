@@ -15,6 +15,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.errors import NotModelled
 from softmesh.hardware.enums import DataType, Layout
 from softmesh.planner.training.composite_ops import COMPOSITES
+from softmesh.planner.training.gradient_rules import ACTIVATIONS
 from softmesh.planner.training.gradient_tape import GradientTape, tensors_in
 from softmesh.planner.training.optimizer_steps import UPDATES
 from softmesh.planner.training.taped_call import Found, TapedCall, op, scaled
@@ -75,7 +76,7 @@ class CapturedTraining:
     def _with_activation(self, called: Operation, given: dict[str, Any]) -> Any:
         """Where gradients go back through a product and its activation, they are two ops."""
         activation = given.get("activation")
-        if called.name not in ("linear", "matmul") or not isinstance(activation, str):
+        if called.name not in ("linear", "matmul") or activation not in ACTIVATIONS:
             return None
         tracked = (value for value in given.values() if isinstance(value, Tensor))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tracked):

@@ -44,7 +44,9 @@ def _multiply(call: TapedCall, g: Tensor) -> Found:
 
 
 def _divide(call: TapedCall, g: Tensor) -> Found:
-    b, (made,) = call["input_tensor_b"], call.results
+    b, (made,), rounding = call["input_tensor_b"], call.results, call["rounding_mode"]
+    if rounding:
+        raise TypeError(f"rounding_mode={rounding!r}")
     return _of_two(
         call,
         lambda: op("divide")(g, b),
@@ -128,8 +130,10 @@ def _slice(call: TapedCall, g: Tensor) -> Found:
     x, begins = call["input_tensor"], call["slice_start"]
     if any(step != 1 for step in call["slice_step"] or ()):
         raise TypeError("a step")
-    lead = [int(n) for n in begins]
-    around = [(n, whole - n - own) for n, whole, own in zip(lead, tuple(x.shape), tuple(g.shape), strict=True)]
+    around = []
+    for begin, whole, own in zip(begins, tuple(x.shape), tuple(g.shape), strict=True):
+        first = int(begin) % whole  # negative ones count from the end
+        around.append((first, whole - first - own))
     if not any(before for before, _ in around):
         return {"input_tensor": op("pad")(g, around, 0.0)}
     padded = op("pad")(op("to_layout")(g, Layout.ROW_MAJOR), around, 0.0)
@@ -201,6 +205,7 @@ def _embedding(call: TapedCall, g: Tensor) -> Found:
 
 
 _BY_BACKWARD = ("gelu", "relu", "silu", "tanh", "sigmoid", "exp", "log", "sqrt", "rsqrt", "square", "abs")
+ACTIVATIONS = ("gelu", "relu", "silu", "tanh", "sigmoid")  # by which products go on
 TAKES_NUMBERS = ("mean", "sum")  # for the gradient of their result
 GRADIENT_RULES: dict[str, Rule] = {
     **dict.fromkeys(_BY_BACKWARD, _by_its_backward),
