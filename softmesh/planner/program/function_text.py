@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from softmesh.cores import CoreGrid
 from softmesh.distributed.plan_table import size, time
 from softmesh.distributed.redistribution import Step
 from softmesh.errors import NotModelled
@@ -78,7 +79,8 @@ class FunctionText:
         found = [self._said(value) for value in call.args]
         found += ["device=mesh"] if call.op.name in _TAKE_DEVICE else []
         for name, value in call.kwargs.items():
-            if not _is_empty(value, defaults.get(name)):
+            is_for_one_device = name in tuning and isinstance(value, CoreGrid)
+            if not is_for_one_device and not _is_empty(value, defaults.get(name)):
                 try:
                     found.append(f"{name}={self._said(value)}")
                 except Unwritable as error:

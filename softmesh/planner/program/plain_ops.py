@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.entry_point import EntryPoint
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import NotModelled
+from softmesh.ops.public_names import DOTTED, TOP
 from softmesh.planner.program.symbols import StandIn, Symbol
 
 Extents = tuple[int, ...]
@@ -52,6 +54,25 @@ PLAIN_OPS: dict[str, Callable[..., Any]] = {
     "distributed.softmax_by_statistics": _softmax,
     "distributed.reshape": _reshape,
 }
+
+
+# By the name of a function that is public, the op that computes for it, which may have operands of other names.
+_RENAMED = {"conv2d": {}, "conv_transpose2d": {}, "batch_norm": {"mean": "running_mean", "variance": "running_var"}}
+
+
+def as_public(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as the public function of this name takes them."""
+    names = _RENAMED.get(op.name)
+    if not names or not isinstance(op, Operation):
+        return args, kwargs
+    given = dict(zip(op.definition.signature.names, args, strict=False)) | kwargs
+    return args[:1], {names.get(name, name): value for name, value in list(given.items())[1:]}
+
+
+def is_part_of_a_function(op: EntryPoint) -> bool:
+    """Whether the public name is that of a function that does more: it draws numbers first, say."""
+    public = TOP.get(op.name) or DOTTED.get(op.name) or op
+    return op.name.startswith("prim.") or (public is not op and op.name not in _RENAMED)
 
 
 def not_public(name: str, where: str) -> NotModelled:

@@ -46,7 +46,7 @@ def take_step(
     if step.kind == EXCHANGE:
         return _exchanged(step, tensor, value, before)
     assert step.kind == CONTRIBUTE
-    return OPERATIONS["multiply"](tensor, mask(axis))
+    return _in_two_dims(tensor, value.local_shape(before), lambda t, _: OPERATIONS["multiply"](t, mask(axis)))
 
 
 def _reduced(step: Step, tensor: Symbol) -> Any:

@@ -17,12 +17,13 @@ from softmesh.distributed.images import COUNT
 from softmesh.distributed.layouts import Extents, Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.split_choices import Split
+from softmesh.errors import NotModelled
 from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
 from softmesh.planner.placement_problem import Move
-from softmesh.planner.program.plain_ops import PLAIN_OPS, not_public
+from softmesh.planner.program.plain_ops import PLAIN_OPS, as_public, is_part_of_a_function, not_public
 from softmesh.planner.program.plain_steps import take_step
 from softmesh.planner.program.symbols import Extent, StandIn, Symbol
 from softmesh.value_free import without_values
@@ -206,8 +207,15 @@ class _Writer:
             rows = args[0].gathered(*args[1:], **kwargs)
             if rows is not None:
                 return rows
+        where = "" if self._node is None else f"{self._node.op} at {self._node.site}"
         if op.name.startswith("distributed."):
-            raise not_public(op.name, "" if self._node is None else f"{self._node.op} at {self._node.site}")
+            raise not_public(op.name, where)
+        if is_part_of_a_function(op):
+            raise NotModelled(
+                f"softmesh.plan: {where} is a part of what TT-NN does in one function, and cannot be written into a "
+                "file alone: leave it out, or run the plan by `with plan.followed(mesh):`."
+            )
+        args, kwargs = as_public(op, args, kwargs)
         node = self._node
         is_own = node is not None and op.name == node.op and not node.writes
         is_listed, count = is_own and self._is_listed, len(node.results) if is_own and node is not None else 1

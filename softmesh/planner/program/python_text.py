@@ -8,6 +8,7 @@ from dataclasses import fields
 from enum import Enum
 from typing import Any
 
+from softmesh.cores import CoreGrid
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.enums import DataType, Layout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
@@ -39,6 +40,8 @@ def literal(value: Any) -> str:
         return f"ttnn.UnaryWithParam({', '.join(map(literal, (value.op_type, *value.params)))})"
     if isinstance(value, WormholeComputeKernelConfig):
         return _precision_name(value)
+    if isinstance(value, CoreGrid):
+        return f"ttnn.CoreGrid(x={value.x}, y={value.y})"
     if value is None or isinstance(value, bool | int | str):
         return quoted(value) if isinstance(value, str) else repr(value)
     if isinstance(value, float):
