@@ -48,7 +48,7 @@ def whole(mesh, tensor, dims):
 
 MASKS = '''\
 def first_along(mesh, axis, dtype):
-    """1 on the first device along an axis, 0 on the others: times a value that all have, it is a part of a sum."""
+    """1 on the first device along an axis, 0 on the others: where it is 1, a value that all have is a part of a sum."""
     first = torch.zeros(mesh.shape[axis], 1)
     first[0] = 1
     dims = [0 if at == axis else None for at in range(len(MESH))]

@@ -17,6 +17,7 @@ from softmesh.distributed.redistribution import (
     Step,
 )
 from softmesh.hardware.enums import Layout as TensorLayout
+from softmesh.placement.placements import Partial
 from softmesh.planner.program.symbols import Symbol
 
 _COMBINES = {"max": "max", "min": "min", "avg": "mean", "prod": "prod"}
@@ -46,7 +47,14 @@ def take_step(
     if step.kind == EXCHANGE:
         return _exchanged(step, tensor, value, before)
     assert step.kind == CONTRIBUTE
-    return _in_two_dims(tensor, value.local_shape(before), lambda t, _: OPERATIONS["multiply"](t, mask(axis)))
+    return _in_two_dims(tensor, value.local_shape(before), lambda t, _: _on_first(t, mask(axis), before))
+
+
+def _on_first(tensor: Symbol, mask: Symbol, before: Layout) -> Any:
+    """The value on the first device and 0 on the others, which times -inf is NaN. Of a sum only products are parts."""
+    if any(isinstance(word, Partial) for word in before):
+        return OPERATIONS["multiply"](tensor, mask)
+    return OPERATIONS["where"](mask, tensor, 0.0)
 
 
 def _reduced(step: Step, tensor: Symbol) -> Any:
