@@ -35,7 +35,10 @@ def described(value: object) -> str:
         return f"a {library}.{array} {list(getattr(value, 'shape', ()))}"
     if isinstance(value, list | tuple) and any(type(item).__name__ == "Operand" for item in value):
         return "a list with tensors in it"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an error of the value's own would hide ours
+        return f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_REPR and "\n" not in text else f"a {type(value).__name__}"
 
 

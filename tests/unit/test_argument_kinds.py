@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh import MeshDevice, MeshShape
+from softmesh import MeshDevice, MeshShape, Tensor
 from softmesh.dispatch.operation import OPERATIONS, Operation
 
 SILLY: dict[str, Any] = {
@@ -88,3 +88,54 @@ def test_a_silly_argument_is_refused_in_our_own_words_or_makes_sense(mesh: MeshD
             except Exception as error:
                 pytest.fail(f"{name}({argument}={what}) leaked {error!r}")
     assert op.definition.writes or torch.equal(ttnn.compose(tensor).float(), torch.ones(32, 32))
+
+
+UNFORESEEN: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "a tensor without dims": (
+        lambda x: ttnn.embedding(ttnn.ones([], device=x.device()), x),
+        r"embedding cannot be computed .*fewer dims.*\nCalled with: \(ttnn.Tensor\(\[\], BFLOAT16",
+    ),
+    "a list as the tensor to write to": (
+        lambda x: ttnn.assign_bw(x, x, input_a_grad=[1]),
+        r"input_a_grad must be a ttnn.Tensor to write to, got \[1\]",
+    ),
+    "a number for a list of flags": (
+        lambda x: ttnn.moreh_linear_backward(x, x, x, are_required_outputs=1),
+        "are_required_outputs must be a list of True and False, got 1",
+    ),
+    "an array for a flag": (
+        lambda x: ttnn.slice(x, [0, 0], [1, 1], memory_config=np.ones(2)),
+        "an array is given where True or False belongs",
+    ),
+    "a factor that is not a number": (
+        lambda x: ttnn.upsample(ttnn.ones([1, 2, 2, 32], device=x.device()), float("nan")),
+        "upsample cannot be computed with these arguments: a number is not finite",
+    ),
+    "a value that cannot be shown": (lambda x: ttnn.relu(Unshowable()), "got a Unshowable|Unshowable"),
+    "a grid of cores without end": (
+        lambda x: ttnn.interleaved_to_sharded(x, [10**12] * 2, [32, 32], HEIGHT, ROWS),
+        "grid",
+    ),
+}
+HEIGHT, ROWS = ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.ShardOrientation.ROW_MAJOR
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize("what", UNFORESEEN)
+def test_what_no_check_foresaw_is_told_as_an_error_of_the_call(mesh: MeshDevice, what: str):
+    call, words = UNFORESEEN[what]
+    with pytest.raises(ttnn.SoftmeshError, match=words):
+        call(ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh))
+
+
+def test_an_error_of_a_function_of_the_program_is_left_as_it_is(mesh: MeshDevice):
+    def hook(*_: Any) -> None:
+        raise KeyError("the program's own")
+
+    with ttnn.register_pre_operation_hook(hook), pytest.raises(KeyError, match="the program's own") as caught:
+        ttnn.ones([32, 32], device=mesh)
+    assert not isinstance(caught.value, ttnn.SoftmeshError)
