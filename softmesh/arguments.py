@@ -63,10 +63,19 @@ def checked_int(where: str, name: str, value: object) -> int:
     raise refused(where, f"{name} must be an int, got {described(value)}")
 
 
+def checked_list(where: str, name: str, values: object, wanted: str) -> list[Any]:
+    """`values` as a list of its own; a text is none, and neither is an array without dims."""
+    try:
+        if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+            return list(values)
+    except TypeError:  # an array without dims
+        pass
+    raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
+
+
 def checked_ints(where: str, name: str, values: object) -> list[int]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise refused(where, f"{name} must be a list of ints, got {described(values)}")
-    return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(values)]
+    listed = checked_list(where, name, values, "ints")
+    return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(listed)]
 
 
 _MOST_ELEMENTS = 1 << 62
@@ -86,9 +95,7 @@ def checked_shape(where: str, shape: object) -> list[int]:
 
 def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str) -> list[_Kind]:
     """`values` as a list, every one of them of one of the kinds."""
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
-    found = list(values)
+    found = checked_list(where, name, values, wanted)
     for i, value in enumerate(found):
         if not isinstance(value, kinds):
             raise refused(where, f"{name}[{i}] must be one of the {wanted}, got {described(value)}")

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, overload
 
+from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
 JsonObject = dict[str, Any]
 _FARTHEST = 1 << 16
 _MOST_RANGES = 1 << 10
+_MOST_CORES = 1 << 20  # in a list of them
 
 
 class CoreCoord:
@@ -133,6 +135,8 @@ class CoreRange:
         """Every core, column by column unless `row_wise`."""
         xs = range(self._start.x, self._end.x + 1)
         ys = range(self._start.y, self._end.y + 1)
+        if len(xs) * len(ys) > _MOST_CORES:
+            raise MeshError(f"{self!r} has {len(xs) * len(ys)} cores, more than all chips of any machine.")
         if row_wise:
             return [CoreCoord(x, y) for y in ys for x in xs]
         return [CoreCoord(x, y) for x in xs for y in ys]
@@ -311,8 +315,10 @@ def corerange_to_cores(
     core_range_set: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
 ) -> list[CoreCoord]:
     """The cores of a set, rectangle after rectangle, at most `max_cores` of them."""
-    cores = [core for core_range in core_range_set.ranges() for core in core_range.cores(row_wise)]
-    return cores[:max_cores]
+    where = "corerange_to_cores"
+    ranges = checked(where, "core_range_set", core_range_set, CoreRangeSet, "a ttnn.CoreRangeSet").ranges()
+    most = None if max_cores is None else checked_int(where, "max_cores", max_cores)
+    return [core for core_range in ranges for core in core_range.cores(bool(row_wise))][:most]
 
 
 @overload

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import SupportsIndex
 
 from softmesh.arguments import checked_int, checked_ints
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 # A shape of lower rank answers negative indices as if ones stood before it, up to this rank.
 _INDEXED_RANK = 4
@@ -84,7 +84,7 @@ def divup(a: int, b: int) -> int:
     >>> divup(33, 32)
     2
     """
-    return -(-a // b)
+    return -(-checked_int("divup", "a", a) // _divisor("divup", b))
 
 
 def roundup(a: int, b: int) -> int:
@@ -94,3 +94,10 @@ def roundup(a: int, b: int) -> int:
     64
     """
     return divup(a, b) * b
+
+
+def _divisor(where: str, b: object) -> int:
+    number = checked_int(where, "b", b)
+    if number == 0:
+        raise ArgumentValueError(f"{where}: b is 0, and nothing is a multiple of it but 0.")
+    return number
