@@ -12,6 +12,7 @@ from copy import copy
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from weakref import ref
 
 from softmesh.errors import ArgumentError, ArgumentValueError, did_you_mean
 
@@ -102,6 +103,9 @@ def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind],
     return found
 
 
+KEPT_WEAKLY: set[type] = set()  # kinds of arguments that hold memory of chips: no cache's key may keep it from going
+
+
 def exact_key(value: object) -> object:
     """The value as part of a cache's key: 1, 1.0 and True, or 0.0 and -0.0, are equal and not the same argument.
 
@@ -109,6 +113,8 @@ def exact_key(value: object) -> object:
     """
     if isinstance(value, list | tuple):
         return type(value), tuple(map(exact_key, value))
+    if type(value) in KEPT_WEAKLY:
+        return ref(value)
     return type(value), repr(value) if type(value) is float else value
 
 
