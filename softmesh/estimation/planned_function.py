@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from softmesh.planner.capture import DEVICE_NAMES
 
 def named_function(file: str) -> Callable[..., Any]:
     path, _, name = file.partition(":")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise ArgumentError(f"There is no file {path}.")
     module = _loaded(Path(path))
     own = {

@@ -7,6 +7,7 @@ there. Files of softmesh from before are still read.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,8 +135,8 @@ def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> T
     """Read a tensor back as it was written; onto `device` where one is given."""
     path = _checked(file_name, "load_tensor")
     try:
-        if not path.is_file():
-            cause = "is not a file" if path.exists() else "does not exist"
+        if not os.path.isfile(path):
+            cause = "is not a file" if os.path.exists(path) else "does not exist"
             raise MeshError(f"Unable to load the tensor from {path}.  The file {cause}.")
         tensor = read_older_file(path) if is_older_file(path) else read(path)
     except OSError as error:

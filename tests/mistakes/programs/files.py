@@ -216,7 +216,7 @@ def a_name_of_a_cache_file_that_is_too_long(folder):
 @mistake(
     Told.ERROR,
     "Unable to load the tensor from",
-    "File name too long",
+    "The file does not exist",
     symptom="A raw OSError, from a line of the library.",
     mend="A shorter name.",
 )
