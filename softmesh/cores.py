@@ -126,6 +126,7 @@ class CoreRange:
 
     def overlaps(self, other: CoreRange) -> bool:
         """Whether the two rectangles share a core."""
+        checked("CoreRange.overlaps", "other", other, CoreRange, "a ttnn.CoreRange")
         return (
             max(self._start.x, other._start.x) <= min(self._end.x, other._end.x)
             and max(self._start.y, other._start.y) <= min(self._end.y, other._end.y)
@@ -228,6 +229,7 @@ class CoreRangeSet:
 
     def subtract(self, other: CoreRangeSet) -> CoreRangeSet:
         """The cores of this set that are not in the other: each range in place, cut up where the other reaches in."""
+        checked("CoreRangeSet.subtract", "other", other, CoreRangeSet, "a ttnn.CoreRangeSet")
         left = list(self._ranges)
         for cut in other._ranges:
             left = [part for core_range in left for part in _without(core_range, cut)]

@@ -15,6 +15,9 @@ from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 _INDEXED_RANK = 4
 
 
+_MOST_DIMS = 1 << 10  # of a shape that is asked for by its rank
+
+
 class Shape(tuple[int, ...]):
     """The extents of a tensor.
 
@@ -42,6 +45,8 @@ class Shape(tuple[int, ...]):
         Shape([3, 4])
         """
         rank = checked_int("to_rank", "rank", rank)
+        if rank > _MOST_DIMS:
+            raise ArgumentValueError(f"to_rank: no tensor has {rank} dims.")
         surplus = max(len(self) - rank, 0)
         extents = tuple(self)
         if any(extent != 1 for extent in extents[:surplus]):

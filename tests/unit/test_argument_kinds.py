@@ -139,3 +139,29 @@ def test_an_error_of_a_function_of_the_program_is_left_as_it_is(mesh: MeshDevice
     with ttnn.register_pre_operation_hook(hook), pytest.raises(KeyError, match="the program's own") as caught:
         ttnn.ones([32, 32], device=mesh)
     assert not isinstance(caught.value, ttnn.SoftmeshError)
+
+
+CORES = ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 1))
+ENDLESS = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(60_000, 60_000))])
+VALUES: dict[str, tuple[Callable[[], Any], str]] = {
+    "cores of no set": (lambda: ttnn.corerange_to_cores(None), "core_range_set must be a ttnn.CoreRangeSet, got None"),
+    "cores without end": (lambda: ttnn.corerange_to_cores(ENDLESS), "has 3600120001 cores"),
+    "a range that overlaps a number": (lambda: CORES.overlaps(3), "other must be a ttnn.CoreRange, got 3"),
+    "what a set loses to a number": (lambda: ttnn.CoreRangeSet([CORES]).subtract(3), "must be a ttnn.CoreRangeSet"),
+    "a number inside of a range": (
+        lambda: ttnn.MeshCoordinateRange(MeshShape(2, 2)).contains(1),
+        "other must be a ttnn.MeshCoordinate or a range, got 1",
+    ),
+    "a shape of endless rank": (lambda: ttnn.Shape([2, 3]).to_rank(10**12), "no tensor has 1000000000000 dims"),
+    "rounding up to no multiple": (lambda: ttnn.core.roundup(3, 0), "b is 0"),
+    "a node of no mesh": (lambda: ttnn.FabricNodeId(None, 0), "mesh_id must be an int, got None"),
+    "kernels that are no list": (lambda: ttnn.ProgramDescriptor(kernels=3), "kernels must be a list of"),
+    "an array without dims as a shape": (lambda: ttnn.Shape(torch.tensor(3)), "must be a list of ints"),
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_values_refuse_what_they_cannot_be_made_of(what: str):
+    make, words = VALUES[what]
+    with pytest.raises(ttnn.SoftmeshError, match=words):
+        make()
