@@ -12,6 +12,7 @@ from copy import copy
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from weakref import ref
 
 from softmesh.errors import ArgumentError, ArgumentValueError, did_you_mean
 
@@ -35,7 +36,10 @@ def described(value: object) -> str:
         return f"a {library}.{array} {list(getattr(value, 'shape', ()))}"
     if isinstance(value, list | tuple) and any(type(item).__name__ == "Operand" for item in value):
         return "a list with tensors in it"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an error of the value's own would hide ours
+        return f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_REPR and "\n" not in text else f"a {type(value).__name__}"
 
 
@@ -60,10 +64,19 @@ def checked_int(where: str, name: str, value: object) -> int:
     raise refused(where, f"{name} must be an int, got {described(value)}")
 
 
+def checked_list(where: str, name: str, values: object, wanted: str) -> list[Any]:
+    """`values` as a list of its own; a text is none, and neither is an array without dims."""
+    try:
+        if isinstance(values, Iterable) and not isinstance(values, str | bytes):
+            return list(values)
+    except TypeError:  # an array without dims
+        pass
+    raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
+
+
 def checked_ints(where: str, name: str, values: object) -> list[int]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise refused(where, f"{name} must be a list of ints, got {described(values)}")
-    return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(values)]
+    listed = checked_list(where, name, values, "ints")
+    return [checked_int(where, f"{name}[{i}]", value) for i, value in enumerate(listed)]
 
 
 _MOST_ELEMENTS = 1 << 62
@@ -83,13 +96,14 @@ def checked_shape(where: str, shape: object) -> list[int]:
 
 def checked_all(where: str, name: str, values: object, kinds: tuple[type[_Kind], ...], wanted: str) -> list[_Kind]:
     """`values` as a list, every one of them of one of the kinds."""
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise refused(where, f"{name} must be a list of {wanted}, got {described(values)}")
-    found = list(values)
+    found = checked_list(where, name, values, wanted)
     for i, value in enumerate(found):
         if not isinstance(value, kinds):
             raise refused(where, f"{name}[{i}] must be one of the {wanted}, got {described(value)}")
     return found
+
+
+KEPT_WEAKLY: set[type] = set()  # kinds of arguments that hold memory of chips: no cache's key may keep it from going
 
 
 def exact_key(value: object) -> object:
@@ -99,6 +113,8 @@ def exact_key(value: object) -> object:
     """
     if isinstance(value, list | tuple):
         return type(value), tuple(map(exact_key, value))
+    if type(value) in KEPT_WEAKLY:
+        return ref(value)
     return type(value), repr(value) if type(value) is float else value
 
 

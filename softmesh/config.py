@@ -246,7 +246,7 @@ def environment_overrides() -> str | None:
 def load_environment() -> None:
     """The file that TTNN_CONFIG_PATH names, which is written where there is none; then TTNN_CONFIG_OVERRIDES."""
     path, overrides = environment_path(), environment_overrides()
-    if path is not None and path.exists():
+    if path is not None and os.path.exists(path):
         text = read_text(os.fspath(path), kind="configuration")
         CONFIG.apply_json_overrides(text, strict=False, source=f"{path} (TTNN_CONFIG_PATH)")
     elif path is not None:

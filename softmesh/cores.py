@@ -11,12 +11,14 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, overload
 
+from softmesh.arguments import checked, checked_int
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
 JsonObject = dict[str, Any]
 _FARTHEST = 1 << 16
 _MOST_RANGES = 1 << 10
+_MOST_CORES = 1 << 20  # in a list of them
 
 
 class CoreCoord:
@@ -124,6 +126,7 @@ class CoreRange:
 
     def overlaps(self, other: CoreRange) -> bool:
         """Whether the two rectangles share a core."""
+        checked("CoreRange.overlaps", "other", other, CoreRange, "a ttnn.CoreRange")
         return (
             max(self._start.x, other._start.x) <= min(self._end.x, other._end.x)
             and max(self._start.y, other._start.y) <= min(self._end.y, other._end.y)
@@ -133,6 +136,8 @@ class CoreRange:
         """Every core, column by column unless `row_wise`."""
         xs = range(self._start.x, self._end.x + 1)
         ys = range(self._start.y, self._end.y + 1)
+        if len(xs) * len(ys) > _MOST_CORES:
+            raise MeshError(f"{self!r} has {len(xs) * len(ys)} cores, more than all chips of any machine.")
         if row_wise:
             return [CoreCoord(x, y) for y in ys for x in xs]
         return [CoreCoord(x, y) for x in xs for y in ys]
@@ -224,6 +229,7 @@ class CoreRangeSet:
 
     def subtract(self, other: CoreRangeSet) -> CoreRangeSet:
         """The cores of this set that are not in the other: each range in place, cut up where the other reaches in."""
+        checked("CoreRangeSet.subtract", "other", other, CoreRangeSet, "a ttnn.CoreRangeSet")
         left = list(self._ranges)
         for cut in other._ranges:
             left = [part for core_range in left for part in _without(core_range, cut)]
@@ -311,8 +317,10 @@ def corerange_to_cores(
     core_range_set: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
 ) -> list[CoreCoord]:
     """The cores of a set, rectangle after rectangle, at most `max_cores` of them."""
-    cores = [core for core_range in core_range_set.ranges() for core in core_range.cores(row_wise)]
-    return cores[:max_cores]
+    where = "corerange_to_cores"
+    ranges = checked(where, "core_range_set", core_range_set, CoreRangeSet, "a ttnn.CoreRangeSet").ranges()
+    most = None if max_cores is None else checked_int(where, "max_cores", max_cores)
+    return [core for core_range in ranges for core in core_range.cores(bool(row_wise))][:most]
 
 
 @overload

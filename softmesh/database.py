@@ -153,8 +153,8 @@ def _rows(
 
 def _select(report_path: PathLike, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
     path = Path(report_path)
-    database = path / SQLITE_DB_PATH if path.is_dir() else path
-    if not database.is_file():
+    database = path / SQLITE_DB_PATH if os.path.isdir(path) else path
+    if not os.path.isfile(database):
         raise MeshError(f"ttnn.database: there is no {database}. Name the folder of a report.")
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:

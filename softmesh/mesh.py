@@ -167,6 +167,7 @@ class MeshShape(_Integers):
 
     def coordinate(self, index: int) -> MeshCoordinate:
         """The coordinate at a row-major place: the inverse of `index`."""
+        index = checked_int("MeshShape.coordinate", "index", index)
         if not 0 <= index < self.mesh_size():
             raise MeshError(f"Index {index} is out of bounds for {self}, which has {self.mesh_size()} devices")
         reversed_positions = []
@@ -287,12 +288,15 @@ class MeshCoordinateRange:
         """Whether a coordinate, or every coordinate of another range, lies in this one."""
         if isinstance(other, MeshCoordinateRange):
             return self.contains(other.start) and self.contains(other.end)
+        checked("MeshCoordinateRange.contains", "other", other, MeshCoordinate, "a ttnn.MeshCoordinate or a range")
         return other.dims() == self.dims() and all(
             first <= position <= last for (first, last), position in zip(self._bounds(), other, strict=True)
         )
 
     def intersection(self, other: MeshCoordinateRange) -> MeshCoordinateRange | None:
         """The box both ranges share, or None."""
+        where = "MeshCoordinateRange.intersection"
+        checked(where, "other", other, MeshCoordinateRange, "a ttnn.MeshCoordinateRange")
         if self.dims() != other.dims():
             raise MeshError(f"{self} and {other} have ranks {self.dims()} and {other.dims()}: no mesh has both")
         start = tuple(map(max, self.start, other.start))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import click
 
 
@@ -15,3 +18,9 @@ class Number(click.FloatRange):
     """A float between two bounds, both allowed."""
 
     name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if isinstance(found, float) and not math.isfinite(found):
+            self.fail(f"{value!r} is no number that can be used.", param, ctx)
+        return found

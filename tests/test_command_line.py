@@ -160,3 +160,10 @@ def test_nothing_of_the_template_is_left_open():
         assert "NAME" not in str(path)
         assert "@NAME@" not in text
         assert "@VERSION@" not in text
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_number_that_is_none_is_refused(value):
+    result = invoked("numerics", "model.py", "--try", value)
+    assert result.exit_code == 2
+    assert "Invalid value for '--try'" in result.output

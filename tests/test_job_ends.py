@@ -46,6 +46,13 @@ def test_a_rank_that_ends_at_once_is_told_with_its_own_exit_code(tmp_path):
     assert (job.code != 0, job.left) == (True, {})
 
 
+def test_an_error_that_cannot_be_printed_is_told_with_its_line(tmp_path):
+    job = ending(tmp_path, "an error that nobody sees")
+    assert "softmesh: rank 1 raised Unsayable: <its text cannot be had>" in job.output, job.output
+    assert job.place("rank 1")[1] == line_with("nowhere to print", "ending.py")
+    assert (job.code != 0, job.left) == (True, {})
+
+
 def test_a_rank_that_shares_nothing_with_one_that_raised_is_kept_where_it_is_asked_for(tmp_path):
     command = [*TT_RUN, "--keep-others", "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
     job = run_job([*command, str(PROGRAMS / "independent.py")], tmp_path, SOFTMESH_TIMEOUT=FAR)

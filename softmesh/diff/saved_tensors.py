@@ -6,6 +6,7 @@ They are matched by the order of their names, in which numbers count as numbers;
 
 from __future__ import annotations
 
+import os
 import re
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -32,9 +33,9 @@ _NAME = re.compile(r"^(?:op)?[\d_.\-\s]*(?P<op>[a-zA-Z_][\w.]*?)?(?:[_\-.]\d+)?$
 def read_saved(where: str | Path) -> Recording:
     """Every tensor as an entry with no inputs, under the op's name where its own has one."""
     path = Path(where)
-    if path.is_dir():
+    if os.path.isdir(path):
         tensors = _dumped(path)
-    elif path.suffix == ".safetensors" and path.is_file():
+    elif path.suffix == ".safetensors" and os.path.isfile(path):
         tensors = _safetensors(path)
     else:
         raise MeshError(f"diff: {path} is neither a folder of dumped tensors nor a safetensors file.")

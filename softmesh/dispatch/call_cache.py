@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
+from weakref import ref
 
 import torch
 
 from softmesh import epoch
-from softmesh.arguments import exact_key
+from softmesh.arguments import KEPT_WEAKLY, exact_key
 from softmesh.callsite import raw_call_site
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
@@ -122,7 +123,7 @@ class CallCache:
                     return None
                 key.append(exact_key(value))
             elif kind is not float:
-                key.append(value)
+                key.append(ref(value) if kind in KEPT_WEAKLY else value)
             elif self._place(at, args, kwargs) not in self._free_at:
                 key.append(_float_key(value))
         if device is None:

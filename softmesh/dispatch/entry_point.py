@@ -18,6 +18,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
+from softmesh.dispatch.unforeseen import UNFORESEEN, told_as_of_the_call
 from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.runtime import commands
 from softmesh.runtime.machine_errors import mesh_of, raise_machine_error
@@ -132,7 +133,16 @@ class EntryPoint:
             raise ArgumentValueError(f"{self.name}: {_too_large(args, kwargs)} ({error}).") from error
         except (MemoryError, RuntimeError) as error:
             raise_machine_error(self.name, error, mesh_of(args, kwargs))
+            self._tell_unforeseen(error, args, kwargs)
             raise
+        except UNFORESEEN as error:
+            self._tell_unforeseen(error, args, kwargs)
+            raise
+
+    def _tell_unforeseen(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        told = told_as_of_the_call(self.name, error, args, kwargs)
+        if told is not None:
+            raise told from error
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""

@@ -74,7 +74,7 @@ class Planner:
             return plan, None
         self._check_host_room(plan, local, dists)
         raw = self._try(plan)
-        if local.fills_target and self.target is not None:
+        if local.fills_target and isinstance(self.target, Tensor):
             local, raw = self._filling_target(plan, local, raw, dists[0].lead)
         plan.container = None if isinstance(raw, torch.Tensor) else type(raw)
         results = [raw] if plan.container is None else list(raw)

@@ -23,12 +23,15 @@ def refused_call(
     name: str, signature: Signature, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> CallRefused:
     cause = _OPENING.sub("", str(error), count=1)
-    given = [*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())]
     ways = "".join(f"\n    {name}{text}" for text in signature.texts())
     return CallRefused(
         f"\n{name}(): incompatible function arguments. {cause}\n"
-        f"Called with: ({', '.join(given)})\nAvailable signatures:{ways}"
+        f"Called with: ({called_with(args, kwargs)})\nAvailable signatures:{ways}"
     )
+
+
+def called_with(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    return ", ".join([*map(_shown, args), *(f"{key}={_shown(value)}" for key, value in kwargs.items())])
 
 
 def _shown(value: object) -> str:

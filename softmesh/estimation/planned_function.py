@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import traceback
@@ -33,7 +34,7 @@ class Planned:
 def planned_in(file: str, args: Sequence[str], system: str) -> Planned:
     """FILE:NAME has it by name. FILE alone is its one function of a device; without any it is run as a whole."""
     path, _, name = file.partition(":")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise ArgumentError(f"There is no file {path}.")
     name = name or _function_of_a_device(Path(path), args) or ""
     if not name:

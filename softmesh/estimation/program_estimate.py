@@ -154,7 +154,10 @@ def record_into(folder: Path, request: Request) -> int:
     """For a rank, or for one side of a comparison."""
 
     def keep(run: RecordedRun) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MeshError(f"--record: the folder {folder} cannot be made: {error.strerror}.") from None
         part = folder / f"run_{run.rank}.part"
         write_run(run, part)
         part.replace(folder / f"run_{run.rank}.json")  # whole or not at all: the job may end in between

@@ -101,7 +101,7 @@ def _rank_of(path: Path, report: Report) -> tuple[int, int]:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path]
     beside = (COMPARISON_RECORDS_SIDECAR_SUFFIX, PYTHON_IO_SIDECAR_SUFFIX)
     others = (COMPARISON_RECORDS_FILE, "config.json")

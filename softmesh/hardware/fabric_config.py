@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softmesh.arguments import checked_int
 from softmesh.hardware.enums import NativeEnum
 
 
@@ -154,6 +155,11 @@ class FabricNodeId:
 
     mesh_id: MeshId
     chip_id: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mesh_id, MeshId):
+            checked_int("FabricNodeId", "mesh_id", self.mesh_id)
+        checked_int("FabricNodeId", "chip_id", self.chip_id)
 
     def __repr__(self) -> str:
         return f"FabricNodeId(M{int(self.mesh_id)}, D{self.chip_id})"

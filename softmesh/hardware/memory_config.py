@@ -153,6 +153,8 @@ class NdShardSpec(_SpecOfShards):
     ) -> None:
         _check("NdShardSpec", "grid", grid, CoreRangeSet)
         _check("NdShardSpec", "orientation", orientation, ShardOrientation)
+        strategy = shard_distribution_strategy
+        _check("NdShardSpec", "shard_distribution_strategy", strategy, ShardDistributionStrategy)
         self.shard_shape = shard_shape
         self.grid = grid
         self.orientation = orientation

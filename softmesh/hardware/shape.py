@@ -9,10 +9,13 @@ from collections.abc import Iterable
 from typing import SupportsIndex
 
 from softmesh.arguments import checked_int, checked_ints
-from softmesh.errors import ArgumentError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 
 # A shape of lower rank answers negative indices as if ones stood before it, up to this rank.
 _INDEXED_RANK = 4
+
+
+_MOST_DIMS = 1 << 10  # of a shape that is asked for by its rank
 
 
 class Shape(tuple[int, ...]):
@@ -42,6 +45,8 @@ class Shape(tuple[int, ...]):
         Shape([3, 4])
         """
         rank = checked_int("to_rank", "rank", rank)
+        if rank > _MOST_DIMS:
+            raise ArgumentValueError(f"to_rank: no tensor has {rank} dims.")
         surplus = max(len(self) - rank, 0)
         extents = tuple(self)
         if any(extent != 1 for extent in extents[:surplus]):
@@ -84,7 +89,7 @@ def divup(a: int, b: int) -> int:
     >>> divup(33, 32)
     2
     """
-    return -(-a // b)
+    return -(-checked_int("divup", "a", a) // _divisor("divup", b))
 
 
 def roundup(a: int, b: int) -> int:
@@ -94,3 +99,10 @@ def roundup(a: int, b: int) -> int:
     64
     """
     return divup(a, b) * b
+
+
+def _divisor(where: str, b: object) -> int:
+    number = checked_int(where, "b", b)
+    if number == 0:
+        raise ArgumentValueError(f"{where}: b is 0, and nothing is a multiple of it but 0.")
+    return number

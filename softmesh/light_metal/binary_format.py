@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, MeshError
 
 _MAGIC = b"softmesh light metal 1\n"
@@ -62,6 +63,7 @@ def packed(table: dict[str, Any], blobs: Sequence[bytes]) -> LightMetalBinary:
 
 def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]]:
     """The table and the blobs behind it; a MeshError where the bytes are no recorded program, or not all of one."""
+    checked("LightMetalReplay", "binary", binary, LightMetalBinary, "what ttnn.light_metal_end_capture returned")
     data = memoryview(binary._data)
     start = len(_MAGIC) + _LENGTH
     if bytes(data[: len(_MAGIC)]) != _MAGIC:

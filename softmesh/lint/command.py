@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from softmesh.errors import SoftmeshError
-from softmesh.input_files.text_files import FileError, Finding, Severity, read_text
+from softmesh.input_files.text_files import FileError, Finding, Severity, printable, read_text
 from softmesh.lint.file_report import FileReport
 from softmesh.lint.linter import lint as lint_files
 
@@ -54,24 +54,24 @@ def _plural(count: int, noun: str) -> str:
 
 def _report_lines(report: FileReport) -> Iterator[Text]:
     style = "bold red" if report.is_refused else "green"
-    yield Text.assemble((report.file, "bold"), f" ({report.kind}): ", (report.verdict, style))
+    yield Text.assemble((printable(report.file), "bold"), f" ({report.kind}): ", (report.verdict, style))
     sources: dict[str, list[str]] = {}
     for finding in report.findings:
         yield from _finding_lines(finding, sources)
 
 
 def _finding_lines(finding: Finding, sources: dict[str, list[str]]) -> Iterator[Text]:
-    place = finding.place
-    first, *rest = finding.message.splitlines() or [""]
+    place = printable(finding.place)
+    first, *rest = printable(finding.message).splitlines() or [""]
     severity = (finding.severity.value, _STYLES[finding.severity])
     rule = (f" [{finding.rule}]", "dim")
     yield Text.assemble(f"{place}: ", severity, f": {first}", rule if not rest else "")
     for i, line in enumerate(rest, start=1):
         yield Text.assemble(f"    {line}", rule if i == len(rest) else "")
     if finding.line is not None and (source := _source_line(finding.file, finding.line, sources)):
-        yield Text(f"    {finding.line:>4} | {source}", style="dim")
+        yield Text(f"    {finding.line:>4} | {printable(source)}", style="dim")
     if finding.fix:
-        yield Text(f"    fix: {finding.fix}")
+        yield Text(f"    fix: {printable(finding.fix)}")
 
 
 def _source_line(file: str, line: int, sources: dict[str, list[str]]) -> str:

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import checked, described, refused
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
 from softmesh.tensor.broadcasting import broadcast_shapes
+from softmesh.tensor.tensor import Tensor
 
 Present = Callable[[str, Any, dict[str, Any]], Any]
 
@@ -74,25 +76,33 @@ def delivered(*names: str, only_given: Sequence[str] = (), required: str = "are_
 
     def present(op: str, results: Sequence[Any], given: dict[str, Any]) -> list[Any]:
         wanted = given.get(required)
-        asked = [True] * len(results) if wanted is None else list(wanted)
+        asked = [True] * len(results) if wanted is None else asked_for(op, required, wanted)
         if len(asked) != len(results):
             raise MeshError(f"{op}: {required}={asked} must say True or False for each of {len(results)} results.")
         return [
-            None if not yes or (name in only_given and given[name] is None) else _put(result, name, given)
+            None if not yes or (name in only_given and given[name] is None) else _put(op, result, name, given)
             for result, name, yes in zip(results, names, asked, strict=True)
         ]
 
     return present
 
 
+def asked_for(op: str, name: str, wanted: object) -> list[bool]:
+    """Which results the argument of this name asks for."""
+    if not isinstance(wanted, list | tuple) or not all(isinstance(one, int) for one in wanted):
+        raise refused(op, f"{name} must be a list of True and False, got {described(wanted)}")
+    return [bool(one) for one in wanted]
+
+
 def delivered_alone(name: str) -> Present:
     """The one result, to the output tensor that an argument of this name gives."""
-    return lambda op, result, given: _put(result, name, given)
+    return lambda op, result, given: _put(op, result, name, given)
 
 
-def _put(result: Any, name: str, given: dict[str, Any]) -> Any:
+def _put(op: str, result: Any, name: str, given: dict[str, Any]) -> Any:
     target, config = given[name], given.get(f"{name}_memory_config")
     if target is not None:
+        checked(op, name, target, Tensor, "a ttnn.Tensor to write to")
         shaped = result if result.shape == target.shape else OPERATIONS["reshape"](result, list(target.shape))
         return OPERATIONS["assign"](shaped, output_tensor=target)
     return result if config is None else OPERATIONS["to_memory_config"](result, config)

@@ -10,6 +10,7 @@ import faulthandler
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
@@ -154,21 +155,32 @@ def _abort_on_errors(MPI: ModuleType) -> None:
     shown = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        shown(kind, error, trace)
+        with suppress(OSError):  # where the program has closed its outputs, the launcher can still be told
+            shown(kind, error, trace)
         last = waits.last_completed()
         alone = os.environ.get(rank_reporter.KEEP_OTHERS) == "1"
         ends = "ends alone, and the others go on" if alone else "ends the job"
-        print(
-            f"softmesh: rank {MPI.COMM_WORLD.rank} {ends}; last completed: {last or 'nothing'}",
-            file=sys.stderr,
-        )
-        rank_reporter.send_last(rank_reporter.raised(f"{kind.__name__}: {error}", list(_raised_at(trace)), last))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            print(
+                f"softmesh: rank {MPI.COMM_WORLD.rank} {ends}; last completed: {last or 'nothing'}",
+                file=sys.stderr,
+            )
+        told = f"{kind.__name__}: {_said_by(error)}"
+        rank_reporter.send_last(rank_reporter.raised(told, list(_raised_at(trace)), last))
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         if not alone:  # otherwise it waits in `_finalize` for the end of the others
             MPI.COMM_WORLD.Abort(1)
 
     sys.excepthook = hook
+
+
+def _said_by(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # another error would end this rank before it has told of the first
+        return "<its text cannot be had>"
 
 
 def _raised_at(trace: TracebackType | None) -> Site:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from softmesh.errors import ranges_text
+from softmesh.input_files.text_files import printable
 
 LONGEST_TEXT = 2000
 _MOST_RANKS = 100_000
@@ -122,7 +123,7 @@ def site_from_data(data: Sequence[Any]) -> Site:
 def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a string is needed, got {type(value).__name__}")
-    return value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + " ..."
+    return printable(value if len(value) <= LONGEST_TEXT else value[:LONGEST_TEXT] + " ...")
 
 
 def _number_or_none(value: Any) -> int | None:

@@ -95,7 +95,7 @@ def _check(file: str, as_module: bool, against: str, output: str | None) -> None
         )
     if output is not None and Path(output).suffix not in PAGES + DATABASES:
         raise MeshError(f"-o: {output} ends in none of {', '.join(PAGES + DATABASES)}.")
-    if output is not None and not Path(output).resolve().parent.is_dir():
+    if output is not None and not os.path.isdir(Path(output).resolve().parent):
         raise MeshError(f"-o: there is no folder {Path(output).resolve().parent}.")
 
 

@@ -43,7 +43,7 @@ def new(name: str) -> None:
             f"{folder.name[:80]!r} cannot name a Python module: begin with a letter, go on with letters, digits and _. "
             "Words of Python's own, such as class, are no names."
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise click.UsageError(f"{folder} exists and is not empty: choose another name, or an empty folder.")
     try:
         for path, text in written_files(folder.name):

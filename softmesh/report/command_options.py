@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,9 +38,9 @@ def _checked(path: Path, kinds: tuple[str, ...]) -> Path:
 
 def writable(name: str | Path) -> Path:
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise click.BadParameter(f"{str(path)!r} is a folder: name a file in it.")
-    if not path.resolve().parent.is_dir():
+    if not os.path.isdir(path.resolve().parent):
         raise click.BadParameter(f"There is no folder {path.resolve().parent} to write {path.name} into.")
     return path
 

@@ -43,7 +43,7 @@ def check_outputs(
     """Refuse what cannot be written, before there is anything to write."""
     for option, file in (("--perfetto", perfetto), ("-o", html)):
         if file is not None:
-            if Path(file).is_dir():
+            if os.path.isdir(file):
                 raise MeshError(f"{option}: {file} is a folder; name a file.")
             output_folder(option, Path(os.path.dirname(os.fspath(file)) or "."))
     for option, folder in (("--visualizer", visualizer), ("--ops-csv", ops_csv)):

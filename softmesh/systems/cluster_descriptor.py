@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -106,7 +107,7 @@ def _resolved(mapping: Path, written: Text) -> Path:
     for folder in mapping.absolute().parents:
         for spelling in spellings:
             candidate = folder / spelling
-            if candidate.is_file():
+            if os.path.isfile(candidate):  # unlike Path.is_file, it answers for a name that is too long
                 return candidate.resolve()
     what = f"{shown(written)} was found neither beside this file nor under any folder above it"
     raise FileError(mapping, what, written.line)

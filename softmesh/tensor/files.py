@@ -7,6 +7,7 @@ there. Files of softmesh from before are still read.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -133,10 +134,10 @@ def dump_tensor(
 def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> Tensor:
     """Read a tensor back as it was written; onto `device` where one is given."""
     path = _checked(file_name, "load_tensor")
-    if not path.is_file():
-        cause = "is not a file" if path.exists() else "does not exist"
-        raise MeshError(f"Unable to load the tensor from {path}.  The file {cause}.")
     try:
+        if not os.path.isfile(path):
+            cause = "is not a file" if os.path.exists(path) else "does not exist"
+            raise MeshError(f"Unable to load the tensor from {path}.  The file {cause}.")
         tensor = read_older_file(path) if is_older_file(path) else read(path)
     except OSError as error:
         raise MeshError(f"Unable to load the tensor from {path}: {error.strerror}.") from error
@@ -185,7 +186,7 @@ def as_tensor(
         host = build()
     else:
         path = _cache_path(cache_file_name, dtype, layout)
-        if path.exists():
+        if _is_there(path):
             host = load_tensor(path)
             check_cached(path, host, dtype, layout, mapper)
         else:
@@ -197,6 +198,13 @@ def as_tensor(
     if isinstance(mesh_mapper, ReplicateTensorToMeshWrapper):
         return distribute_tensor(host, mesh_mapper.unwrap())
     return host
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise MeshError(f"as_tensor: the cache cannot be looked for at {str(path)!r}: {error.strerror}.") from error
 
 
 def _make_folder(folder: Path) -> None:

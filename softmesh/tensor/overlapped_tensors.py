@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,8 @@ def dump_overlapped_tensors(file_name: str | Path, tensors: Mapping[str, Overlap
 def load_overlapped_tensors(file_name: str | Path, device: MeshDevice | None = None) -> dict[str, OverlappedTensor]:
     """What `dump_overlapped_tensors` wrote: views of one tensor, which is on `device` where one is given."""
     path = _checked(file_name, "load_overlapped_tensors")
-    if not path.is_file():
-        cause = "is not a file" if path.exists() else "does not exist"
+    if not os.path.isfile(path):
+        cause = "is not a file" if os.path.exists(path) else "does not exist"
         raise MeshError(f"Unable to load the tensors from {path}.  The file {cause}.")
     fused, views = read_file(path, "OverlappedTensors", _parts)
     held = fused if device is None else to_device(fused, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -311,3 +312,24 @@ def test_partial_sums_are_warned_of_each_time(grid):
     for _ in range(3):
         with pytest.warns(ttnn.PartialWarning):
             ttnn.relu(partial)
+
+
+def test_a_semaphore_that_is_dropped_gives_its_memory_back_though_calls_with_it_are_remembered(grid):
+    x = put(random(4, 8), grid, (S(0), R))
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
+
+    def used() -> int:
+        return grid.allocator().get_statistics(ttnn.BufferType.L1).total_allocated_bytes
+
+    def gathered() -> None:
+        ready = [ttnn.create_global_semaphore(grid, cores, 0) for _ in range(3)]
+        ttnn.experimental.all_gather_async(
+            x, None, 0, ready[:2], cluster_axis=0, barrier_semaphore=ready[2], topology=ttnn.Topology.Linear
+        )
+
+    before = used()
+    with ttnn.lenient():
+        for _ in range(3):
+            gathered()
+    gc.collect()
+    assert used() == before

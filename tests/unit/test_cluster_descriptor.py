@@ -326,3 +326,10 @@ def test_trays_that_no_rule_gives_are_written_out(tmp_path):
 def test_writing_a_host_that_is_not_there_names_those_that_are():
     with pytest.raises(MeshError, match=r"no host 'n300\.yml'; its hosts: n300\.yaml\. Did you mean"):
         descriptor_text(load_descriptor(FILES / "n300.yaml"), "n300.yml")
+
+
+def test_a_mapping_to_a_file_with_an_endless_name_is_refused_with_its_line(tmp_path):
+    mapping = tmp_path / "mapping.yaml"
+    mapping.write_text(f"rank_to_cluster_mock_cluster_desc:\n  0: {'x' * 5000}.yaml\n")
+    with pytest.raises(MeshError, match="was found neither beside this file"):
+        load_mapping(mapping)

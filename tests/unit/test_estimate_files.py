@@ -24,6 +24,7 @@ from softmesh.cost.timeline import Estimate
 from softmesh.report.estimate_outputs import check_outputs, write_outputs
 from softmesh.report.estimates import visualizer_database
 from softmesh.report.estimates.ops_csv import header, ops_csv_lines
+from softmesh.report.estimates.output_files import write_file
 from softmesh.report.estimates.perfetto_trace import perfetto_events
 from softmesh.systems.cluster_descriptor import load_descriptor
 
@@ -403,3 +404,14 @@ def test_a_folder_without_permission_is_told(estimate: Estimate, tmp_path: Path)
     with pytest.raises(ttnn.MeshError, match="permission denied"):
         check_outputs(ops_csv=tmp_path)
     tmp_path.chmod(0o700)
+
+
+def test_a_device_that_is_named_as_an_output_is_written_to_and_not_replaced(tmp_path):
+    nowhere = tmp_path / "nowhere.json"
+    nowhere.symlink_to(os.devnull)
+    assert write_file("--json", nowhere, "{}") == nowhere
+    assert nowhere.is_symlink()
+    full = tmp_path / "full.json"
+    full.symlink_to("/dev/full")
+    with pytest.raises(ttnn.MeshError, match="No space left on device"):
+        write_file("--json", full, "{}")

@@ -444,3 +444,11 @@ def test_the_core_raises_where_it_is_called_wrongly():
         lint([BIG], fabric="2D")
     with pytest.raises(MeshError, match="No system is called"):
         lint([BIG], system="nowhere")
+
+
+def test_names_and_lines_of_files_are_shown_without_what_a_terminal_would_obey(tmp_path):
+    file = tmp_path / "mesh\x1b[31m.textproto"
+    file.write_text("mesh_descriptors {\n  nam\x1b[2J: 3\n}\n")
+    found = CliRunner().invoke(command, [str(file)]).output
+    assert "\x1b" not in found
+    assert "\\x1b[31m" in found

@@ -290,8 +290,8 @@ def _read(path: Path) -> str:
             "longer accepted",
             f"write the descriptor as protobuf text and name it {path.stem}{SUFFIX}",
         )
-    if not path.is_file():
-        what = "it is not a file" if path.exists() else "there is no such file"
+    if not os.path.isfile(path):
+        what = "it is not a file" if os.path.exists(path) else "there is no such file"
         raise _no_file("unreadable", f"Cannot read {path}: {what}", "check the path")
     try:
         with path.open("rb") as file:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softmesh.arguments import ShowsFields, described, refused
+from softmesh.arguments import ShowsFields, checked_list, described, refused
 from softmesh.cores import CoreCoord, CoreRangeSet, corerange_to_cores
 from softmesh.hardware import NOC, DataMovementProcessor, MathFidelity
 from softmesh.hardware.enums import NativeEnum
@@ -106,7 +106,7 @@ class RuntimeArgs(ShowsFields):
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], CoreCoord):
                 made.append(*item)
             else:
-                for y, words in enumerate(item):
+                for y, words in enumerate(checked_list("KernelDescriptor", f"runtime_args[{x}]", item, "lists")):
                     made[x][y] = words
         return made
 
@@ -142,14 +142,17 @@ class KernelDescriptor(ShowsFields):
         self.kernel_source = kernel_source
         self.source_type = source_type
         self.core_ranges = CoreRangeSet([]) if core_ranges is None else core_ranges
-        self.compile_time_args = list(compile_time_args)
-        self.named_compile_time_args = [*named_compile_time_args, *blaze_named_compile_time_args]
-        self.defines = list(defines)
+        where = "KernelDescriptor"
+        named = checked_list(where, "named_compile_time_args", named_compile_time_args, "(name, number)")
+        more = checked_list(where, "blaze_named_compile_time_args", blaze_named_compile_time_args, "(name, number)")
+        self.compile_time_args: list[int] = checked_list(where, "compile_time_args", compile_time_args, "ints")
+        self.named_compile_time_args: list[tuple[str, int]] = [*named, *more]
+        self.defines: list[tuple[str, str]] = checked_list(where, "defines", defines, "(name, text)")
         self.runtime_args = runtime_args
-        self.common_runtime_args = list(common_runtime_args)
+        self.common_runtime_args: list[int] = checked_list(where, "common_runtime_args", common_runtime_args, "ints")
         self.opt_level = opt_level
         self.config = config
-        self.compiler_include_paths = list(compiler_include_paths)
+        self.compiler_include_paths = checked_list(where, "compiler_include_paths", compiler_include_paths, "paths")
 
     @property
     def runtime_args(self) -> RuntimeArgs:

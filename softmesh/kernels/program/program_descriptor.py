@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from softmesh.arguments import ShowsFields, checked
+from softmesh.arguments import ShowsFields, checked, checked_list
 from softmesh.cores import CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import NativeEnum
@@ -68,7 +68,9 @@ class CBDescriptor(ShowsFields):
     ) -> None:
         self.total_size = total_size
         self.core_ranges = CoreRangeSet([]) if core_ranges is None else core_ranges
-        self.format_descriptors = list(format_descriptors)
+        self.format_descriptors: list[CBFormatDescriptor] = checked_list(
+            "CBDescriptor", "format_descriptors", format_descriptors, "ttnn.CBFormatDescriptor"
+        )
         self.remote_format_descriptors: list[CBFormatDescriptor] = []
         self.address_offset = 0
         self.tensor: Tensor | None = None  # whose memory it uses, where it has none of its own
@@ -167,9 +169,12 @@ class ProgramDescriptor(ShowsFields):
         semaphores: Sequence[SemaphoreDescriptor] = (),
         cbs: Sequence[CBDescriptor] = (),
     ) -> None:
-        self.kernels = list(kernels)
-        self.semaphores = list(semaphores)
-        self.cbs = list(cbs)
+        where = "ProgramDescriptor"
+        self.kernels: list[KernelDescriptor] = checked_list(where, "kernels", kernels, "ttnn.KernelDescriptor")
+        self.semaphores: list[SemaphoreDescriptor] = checked_list(
+            where, "semaphores", semaphores, "ttnn.SemaphoreDescriptor"
+        )
+        self.cbs: list[CBDescriptor] = checked_list(where, "cbs", cbs, "ttnn.CBDescriptor")
         self.custom_program_hash: int | None = None
         self.uses_fabric = False  # it has connections to other chips
 
@@ -179,7 +184,8 @@ class MeshProgramDescriptor:
 
     def __init__(self, mesh_programs: Mapping[MeshCoordinateRange, ProgramDescriptor] | None = None) -> None:
         self._programs: dict[MeshCoordinateRange, ProgramDescriptor] = {}
-        for place, program in (mesh_programs or {}).items():
+        given = {} if mesh_programs is None else mesh_programs
+        for place, program in checked("MeshProgramDescriptor", "mesh_programs", given, dict, "a dict").items():
             self[place] = program
 
     def __repr__(self) -> str:
@@ -221,6 +227,8 @@ def merge_program_descriptors(descriptors: Sequence[ProgramDescriptor]) -> Progr
 
 def compute_program_descriptor_hash(program_descriptor: ProgramDescriptor) -> int:
     """The same for programs that differ in their runtime arguments at most."""
+    where = "compute_program_descriptor_hash"
+    checked(where, "program_descriptor", program_descriptor, ProgramDescriptor, "a ttnn.ProgramDescriptor")
     if program_descriptor.custom_program_hash is not None:
         return program_descriptor.custom_program_hash
     kernels = tuple(

@@ -119,7 +119,8 @@ def _groups(operand: Operand, num_groups: int) -> tuple[int, ...]:
 def _asked(default: tuple[bool, ...], names: tuple[str, ...]) -> Any:
     def present(op: str, results: list[Any], given: dict[str, Any]) -> list[Any]:
         required = given["are_required_outputs"]
-        return delivered(*names)(op, results, given | {"are_required_outputs": required or list(default)})
+        wanted = list(default) if required is None or required == [] else required
+        return delivered(*names)(op, results, given | {"are_required_outputs": wanted})
 
     return present
 

@@ -12,7 +12,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.device_batches import delivered, gradients_on_each_device, on_each_device
+from softmesh.ops.device_batches import asked_for, delivered, gradients_on_each_device, on_each_device
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
 
@@ -121,8 +121,9 @@ def _linear_gradients(op: str, results: list[Any], given: dict[str, Any]) -> lis
     """That of the bias where there is one."""
     names = ("input_grad", "weight_grad", "bias_grad")
     has_bias = len(results) == len(names)
-    required = given["are_required_outputs"] or [True] * len(names)
-    named = given | {"are_required_outputs": list(required)[: len(results)]}
+    required = given["are_required_outputs"]
+    wanted = asked_for(op, "are_required_outputs", required) if required is not None else []
+    named = given | {"are_required_outputs": (wanted or [True] * len(names))[: len(results)]}
     made = delivered(*names[: len(results)])(op, results, named)
     return made if has_bias else [*made, None]
 

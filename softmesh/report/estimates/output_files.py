@@ -17,11 +17,15 @@ PathLike = str | os.PathLike[str]
 @contextmanager
 def writing(option: str, path: PathLike) -> Iterator[BinaryIO]:
     """A file that is put in place when the block ends well: who reads it meanwhile sees the old one, and a full disk
-    leaves that as it was."""
+    leaves that as it was. A pipe or a device, such as /dev/null, stays what it is and is written to."""
     file = _path(option, path)
-    if file.is_dir():
+    if os.path.isdir(file):
         raise MeshError(f"{option}: {file} is a folder; name a file.")
     try:
+        if os.path.exists(file) and not file.is_file():
+            with file.open("wb") as sink:
+                yield sink
+            return
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, unfinished = tempfile.mkstemp(prefix=".softmesh-", dir=file.parent)
         try:

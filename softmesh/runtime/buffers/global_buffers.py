@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from softmesh import epoch
-from softmesh.arguments import checked, checked_int, described, refused, reject_unknown_keywords
+from softmesh.arguments import KEPT_WEAKLY, checked, checked_int, described, refused, reject_unknown_keywords
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_cores
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
@@ -59,7 +59,7 @@ _MAX_VALUE = 2**32 - 1
 class GlobalSemaphore:
     """`value` is what the host set last; what kernels made of it is in `buffer`."""
 
-    __slots__ = ("buffer", "cores", "value")
+    __slots__ = ("__weakref__", "buffer", "cores", "value")
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ _WHAT = "Global circular buffer"
 class GlobalCircularBuffer:
     """`size` bytes in the L1 of every core that takes part; each sender has receivers of its own."""
 
-    __slots__ = ("_config", "_mapping", "_size", "buffer", "progress")
+    __slots__ = ("__weakref__", "_config", "_mapping", "_size", "buffer", "progress")
 
     def __init__(
         self,
@@ -195,3 +195,6 @@ def create_global_circular_buffer(
     where = "create_global_circular_buffer"
     device = checked_open(where, "mesh_device", mesh_device)
     return GlobalCircularBuffer(device, sender_receiver_core_mapping, size, buffer_type)
+
+
+KEPT_WEAKLY.update((GlobalSemaphore, GlobalCircularBuffer))

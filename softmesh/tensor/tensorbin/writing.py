@@ -71,6 +71,8 @@ def tensor_to_fields(host: Tensor, mesh: Extents, coords: Coordinates) -> tuple[
 
 
 def write_file(path: Path, header: bytes, pieces: Pieces) -> None:
+    if os.path.exists(path) and not path.is_file():
+        raise MeshError(f'Tensor file "{path}" could not be written: it is a folder, a pipe or a device. Name a file.')
     header += checksum_note() + note_of(pieces.dist)
     header += bytes(-(len(header) + _SIZE_OF_SIZE) % _ALIGNMENT)
     # Of this thread alone: several may fill one cache at once, and the last one's file stays.

@@ -51,7 +51,7 @@ def latest(folder: str | os.PathLike[str]) -> Path | None:
 
 def chosen(path: Path, step: int | None) -> Path:
     """A checkpoint itself, or of a run's folder the one of this step, or the last."""
-    if (path / INDEX).is_file():
+    if os.path.isfile(path / INDEX):
         return path
     steps = {tag.step: one for one in saved(path) if (tag := tag_of(one))}
     if not steps:
@@ -64,7 +64,7 @@ def chosen(path: Path, step: int | None) -> Path:
 
 
 def _why_not(path: Path) -> str:
-    if not path.exists():
+    if not os.path.exists(path):
         return ": there is no such folder. Check the path."
     if tag_of(path):
         return f": its {INDEX} is missing. Take another step of {path.parent}, or restore the file."

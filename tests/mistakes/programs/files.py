@@ -203,6 +203,27 @@ def a_cache_file_of_a_run_that_was_killed(folder):
     ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / "cache")
 
 
+@mistake(
+    Told.ERROR,
+    "as_tensor: the cache cannot be looked for",
+    symptom="A raw OSError, from a line of the library.",
+    mend="A shorter name.",
+)
+def a_name_of_a_cache_file_that_is_too_long(folder):
+    ttnn.as_tensor(torch.ones(2, 2), ttnn.bfloat16, cache_file_name=folder / ("weights" * 100))
+
+
+@mistake(
+    Told.ERROR,
+    "Unable to load the tensor from",
+    "The file does not exist",
+    symptom="A raw OSError, from a line of the library.",
+    mend="A shorter name.",
+)
+def a_name_of_a_tensor_file_that_is_too_long(folder):
+    ttnn.load_tensor(folder / f"{'weights' * 100}.tensorbin")
+
+
 @right
 def a_cache_file_is_used_again(folder):
     for _ in range(2):

@@ -1,0 +1,56 @@
+"""Arguments that no check of an op foresaw: Python's or torch's own error, told as one of the call.
+
+An op checks what it knows to go wrong, in words of its own; this is for the rest. Errors of the program's own
+functions, which some calls call in turn, are left as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from traceback import walk_tb
+from types import TracebackType
+from typing import Any
+
+from softmesh.callsite import is_ours
+from softmesh.dispatch.refusal import called_with
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshError, TensorIndexError
+
+UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_TOLD_AS: tuple[tuple[type[Exception], type[SoftmeshError]], ...] = (
+    (LookupError, TensorIndexError),
+    (ValueError, ArgumentValueError),
+    (TypeError, ArgumentError),
+    (AttributeError, ArgumentError),
+)
+_CAUSES = {
+    r"index out of range|not enough values": "a tensor has fewer dims, or a list fewer entries, than it needs",
+    r"too many values": "a tensor has more dims, or a list more entries, than it can use",
+    r"too large|verflow|cannot fit|cannot be represented": "a number is larger than can be computed with",
+    r"truth value|Boolean value": "an array is given where True or False belongs",
+    r"not iterable|iteration over|has no len": "one value is given where a list belongs",
+    r"has no attribute": "an argument is of another kind than it can use",
+    r"by zero": "a size or a count is 0",
+    r"NaN|math domain": "a number is not finite",
+}
+
+
+def told_as_of_the_call(
+    name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> SoftmeshError | None:
+    """The error in words; None for one that is told already, or that comes from a function of the program."""
+    if isinstance(error, SoftmeshError | Warning | NotImplementedError) or _passed_the_program(error.__traceback__):
+        return None
+    said = str(error).partition("\n")[0] or "no more is known"
+    cause = next((words for pattern, words in _CAUSES.items() if re.search(pattern, said)), None)
+    raw = f"{type(error).__name__}: {said}"
+    told = raw if cause is None else f"{cause} ({raw})"
+    kind = next((kind for raised, kind in _TOLD_AS if isinstance(error, raised)), MeshError)
+    return kind(f"{name} cannot be computed with these arguments: {told}.\nCalled with: ({called_with(args, kwargs)})")
+
+
+def _passed_the_program(trace: TracebackType | None) -> bool:
+    """Whether the error comes out of a function that is neither softmesh's nor of a library."""
+    files = (frame.f_code.co_filename for frame, _ in walk_tb(trace))
+    return not all(is_ours(file) or file.startswith(("<", *_LIBRARIES)) for file in files)
