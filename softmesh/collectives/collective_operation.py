@@ -269,9 +269,9 @@ def _marked(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     notes, axes = call.tensors[0].storage.notes, _summed_axes(op, call)
     if not isinstance(notes, GradientSums) or not axes:
         return None
-    grid = call.tensors[0].view_distribution().grid
+    devices = call.tensors[0].view_distribution().devices
     for axis in axes:
-        warn_if_summed(op, "the gradient", notes.axes, axis, grid[axis] if axis < len(grid) else 1)
+        warn_if_summed(op, "the gradient", notes.axes, axis, devices[axis] if axis < len(devices) else 1)
 
     def note(made: list[Tensor]) -> None:
         for result in made:

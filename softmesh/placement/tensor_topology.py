@@ -100,7 +100,7 @@ class TensorTopology:
 
 
 def topology_of(dist: Distribution) -> TensorTopology:
-    """The true placement in TT-NN's two words, over the distribution shape TT-NN would name; of all processes together."""
+    """The true placement in TT-NN's two words, over the distribution shape TT-NN would name: that of all processes."""
     dist = whole(dist)
     label = dist.label
     fine = common_refinement(label, dist.grid)
