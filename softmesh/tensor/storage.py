@@ -283,16 +283,26 @@ class Storage:
         self._put_piece(position, values)
         self.tell_sharers()
 
-    def _put_piece(self, position: int, values: torch.Tensor) -> None:
+    def note_piece_elsewhere(self) -> None:
+        """Another process gives one of its devices new values."""
+        self._set_apart()
+        self.note_write()
+        self.tell_sharers()
+
+    def _set_apart(self) -> None:
+        """Each device has values of its own from now on, in all processes."""
         assert self.data is not None
         dist = self.dist
         own = tuple(
             word if n == 1 or isinstance(word, Shard) else LOCAL
-            for word, n in zip(dist.placements, dist.grid, strict=True)
+            for word, n in zip(dist.placements, dist.devices, strict=True)
         )
         self.dist = dist.with_placements(own)
         if self.dist.extents != dist.extents:
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
+
+    def _put_piece(self, position: int, values: torch.Tensor) -> None:
+        self._set_apart()
         undefined = self.undefined
         self.writable()[stored_index(self.dist, position)] = values
         self.undefined = undefined and undefined.without(self.dist.coordinates()[position])
