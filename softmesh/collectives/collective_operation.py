@@ -32,7 +32,17 @@ from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.placement_doubts import Doubt, of_a_broadcast, of_a_gather, of_a_partition, of_a_sum
-from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lift_to_float32, lifts
+from softmesh.dispatch.plan import (
+    CostRule,
+    Local,
+    Output,
+    Plan,
+    chain,
+    finisher,
+    lift_to_float32,
+    lifts,
+    stored_as_told,
+)
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
@@ -86,7 +96,8 @@ class CollectivePlanner(Planner):
         specs = self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
         plan.outputs = tuple(Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True))
         plan.finishes = tuple(
-            finisher(result, output.spec, self.data) for result, output in zip(results, plan.outputs, strict=True)
+            chain(stored_as_told(result, output.dist), finisher(result, output.spec, self.data))
+            for result, output in zip(results, plan.outputs, strict=True)
         )
         if moved.keeps_memory:
             plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
