@@ -10,7 +10,8 @@ from test_big_mesh import TT_RUN, bindings, run, told
 
 pytestmark = pytest.mark.usefixtures("mpi")
 
-PROGRAM = Path(__file__).parent / "fixtures" / "ranks" / "shared_work.py"
+PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
+PROGRAM = PROGRAMS / "shared_work.py"
 
 
 def test_work_that_is_shared_gives_the_bits_of_one_process(tmp_path: Path) -> None:
@@ -19,3 +20,11 @@ def test_work_that_is_shared_gives_the_bits_of_one_process(tmp_path: Path) -> No
     binding = str(bindings(tmp_path, (2, 2)))
     command = [*TT_RUN, "--rank-binding", binding, "--", sys.executable, str(PROGRAM)]
     assert told(run(command, tmp_path)) == alone
+
+
+def test_calls_that_know_the_whole_mesh_give_the_results_of_one_process(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "softmesh", str(PROGRAMS / "same_results.py")]
+    alone = told(run(program, tmp_path))
+    assert len(alone) > 30
+    binding = str(bindings(tmp_path, (2, 2)))  # one device each along one axis, two along the other
+    assert told(run([*TT_RUN, "--rank-binding", binding, "--", *program], tmp_path)) == alone

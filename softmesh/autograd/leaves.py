@@ -8,6 +8,7 @@ from weakref import ref
 import torch
 
 from softmesh.autograd.gradient_wrapper import unwrap_gradient, wrap_gradient
+from softmesh.autograd.process_gradients import told_apart
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
@@ -92,11 +93,14 @@ def _requires_grad(tensor: Tensor) -> bool:
 
 
 def _grad(tensor: Tensor) -> Tensor | None:
-    """What backward passes have brought, one for each device; None if there was none."""
+    """What backward passes have brought, one for each device; None if there was none.
+
+    Processes that have one device each along an axis compare what they hold: all of them must ask.
+    """
     gradient = tensor.storage.gradient
     if gradient is None:
         return None
-    made = gradient_tensor(tensor.storage, tensor, gradient)
+    made = told_apart(gradient_tensor(tensor.storage, tensor, gradient), "grad")
     made.storage.notes = GradientSums(summed_over(tensor.storage))
     return made
 

@@ -32,7 +32,17 @@ from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.placement_doubts import Doubt, of_a_broadcast, of_a_gather, of_a_partition, of_a_sum
-from softmesh.dispatch.plan import CostRule, Local, Output, Plan, chain, finisher, lift_to_float32, lifts
+from softmesh.dispatch.plan import (
+    CostRule,
+    Local,
+    Output,
+    Plan,
+    chain,
+    finisher,
+    lift_to_float32,
+    lifts,
+    stored_as_told,
+)
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
@@ -86,7 +96,8 @@ class CollectivePlanner(Planner):
         specs = self._out_specs(declared, [tuple(result.shape[lead:]) for result in results])  # type: ignore[arg-type]
         plan.outputs = tuple(Output(spec, dist, moved.topology) for spec, dist in zip(specs, moved.dists, strict=True))
         plan.finishes = tuple(
-            finisher(result, output.spec, self.data) for result, output in zip(results, plan.outputs, strict=True)
+            chain(stored_as_told(result, output.dist), finisher(result, output.spec, self.data))
+            for result, output in zip(results, plan.outputs, strict=True)
         )
         if moved.keeps_memory:
             plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
@@ -269,9 +280,9 @@ def _marked(op: str, signature: Signature, call: BoundCall) -> Marking | None:
     notes, axes = call.tensors[0].storage.notes, _summed_axes(op, call)
     if not isinstance(notes, GradientSums) or not axes:
         return None
-    grid = call.tensors[0].view_distribution().grid
+    devices = call.tensors[0].view_distribution().devices
     for axis in axes:
-        warn_if_summed(op, "the gradient", notes.axes, axis, grid[axis] if axis < len(grid) else 1)
+        warn_if_summed(op, "the gradient", notes.axes, axis, devices[axis] if axis < len(devices) else 1)
 
     def note(made: list[Tensor]) -> None:
         for result in made:

@@ -20,6 +20,7 @@ from softmesh.placement.distribution import (
     mesh_coordinates,
     refine,
     split_axes,
+    whole,
 )
 from softmesh.placement.pieces import pieces_at, regrid
 from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
@@ -188,6 +189,7 @@ def ttnn_label(group: Group, dist: Distribution, word: Placement, *, combines: b
         return topology_of(group.dist)
     words = group.words_with(word)
     placements = [PlacementShard(w.dim) if isinstance(w, Shard) else PlacementReplicate() for w in words]
+    dist = whole(dist)
     if group.cluster_axis is None:
         return TensorTopology(MeshShape([group.size]), placements[:1], dist.coordinates())
-    return TensorTopology(MeshShape(group.dist.mesh), placements, dist.coordinates())
+    return TensorTopology(MeshShape(dist.mesh), placements, dist.coordinates())

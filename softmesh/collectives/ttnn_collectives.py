@@ -22,6 +22,7 @@ from softmesh.collectives.torch_expressions import AllGather, AllReduce, ReduceS
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import whole
 from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import Layout
@@ -48,7 +49,7 @@ def checked_size(op: str, group: Group, what: str) -> None:
 
 def why_alone(group: Group) -> str:
     """Why a group has one member, and what to do about it."""
-    mesh = MeshShape(group.dist.mesh)
+    mesh = MeshShape(whole(group.dist).mesh)
     if group.cluster_axis is None:
         return f"the tensor lies on one device of {mesh}. Leave the call out: there is nobody to send to."
     longer = [f"cluster_axis={axis}" for axis, n in enumerate(mesh) if n > 1]

@@ -227,18 +227,23 @@ def finisher(result: torch.Tensor, spec: TensorSpec, inputs: Sequence[Any]) -> A
     return lambda data: round_to(data, dtype)
 
 
-def stored_once(result: torch.Tensor, dist: Distribution) -> Adapt:
-    """Keep one copy along axes on which a rule knows all devices to agree."""
-    axes = [axis for axis, n in enumerate(dist.extents) if n == 1 and result.shape[axis] > 1]
-    if not axes:
+def stored_as_told(result: torch.Tensor, dist: Distribution) -> Adapt:
+    """One copy along axes on which a rule knows all devices to agree; one for each device where it says otherwise.
+
+    Of several results each may be made of some of the operands only, and the rule speaks of all.
+    """
+    extents = dist.extents
+    axes = [axis for axis, n in enumerate(extents) if n == 1 and result.shape[axis] > 1]
+    is_spread = any(n > result.shape[axis] for axis, n in enumerate(extents))
+    if not axes and not is_spread:
         return None
 
-    def narrow(data: torch.Tensor) -> torch.Tensor:
+    def store(data: torch.Tensor) -> torch.Tensor:
         for axis in axes:
             data = data.narrow(axis, 0, 1)
-        return data
+        return data.expand(*extents, *data.shape[len(extents) :]).contiguous() if is_spread else data
 
-    return narrow
+    return store
 
 
 class Misuse(NamedTuple):

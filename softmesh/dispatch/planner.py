@@ -27,7 +27,7 @@ from softmesh.dispatch.plan import (
     lifts,
     rank_padder,
     result_distributions,
-    stored_once,
+    stored_as_told,
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import BoundCall, listed
@@ -84,7 +84,7 @@ class Planner:
             self._check_shards(local, specs)
         self._place(plan, local, dists, specs)
         plan.finishes = tuple(
-            chain(stored_once(result, output.dist), finisher(result, output.spec, self.data))
+            chain(stored_as_told(result, output.dist), finisher(result, output.spec, self.data))
             for result, output in zip(results, plan.outputs, strict=True)
         )
         return plan, plan.finish(raw)

@@ -200,7 +200,8 @@ def whole(dist: Distribution) -> Distribution:
     """All blocks of a mesh that several processes hold, as one."""
     if dist.spread is None:
         return dist
-    return distribution(dist.devices, dist.devices, dist.placements, None, dist.label)
+    label = dist.devices if dist.label == dist.mesh else dist.label
+    return distribution(dist.devices, dist.devices, dist.placements, None, label)
 
 
 def common_coordinates(dists: list[Distribution]) -> Coordinates:

@@ -83,7 +83,10 @@ class Block:
         return distribution(self.shape, self.shape, dist.placements, None, label, self.hosts)
 
     def narrowed(self, data: torch.Tensor, dist: Distribution, axes: Sequence[int]) -> torch.Tensor:
-        """The own part along these axes."""
+        """The own part along these axes, at the extents that the wide distribution names."""
+        local = data.shape[dist.lead :]
+        if (*dist.extents, *local) != tuple(data.shape):
+            data = data.expand(*dist.extents, *local)
         for axis in axes:
             if dist.placements[axis] is not REPLICATE:
                 data = data.narrow(axis, self.origin[axis], self.shape[axis])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from softmesh.arguments import checked, checked_all
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.distribution import Distribution, common_refinement, distribution, refine, split_axes
+from softmesh.placement.distribution import Distribution, common_refinement, distribution, refine, split_axes, whole
 from softmesh.placement.placements import REPLICATE, Placement, Shard
 
 
@@ -100,7 +100,8 @@ class TensorTopology:
 
 
 def topology_of(dist: Distribution) -> TensorTopology:
-    """The true placement in TT-NN's two words, over the distribution shape TT-NN would name."""
+    """The true placement in TT-NN's two words, over the distribution shape TT-NN would name: that of all processes."""
+    dist = whole(dist)
     label = dist.label
     fine = common_refinement(label, dist.grid)
     if fine is None:  # the label does not cover the grid: speak of the grid itself

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.distribution import HOST, distribution
+from softmesh.placement.distribution import HOST, distribution, whole
 from softmesh.placement.placements import LOCAL, Placement, Shard
 from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
@@ -20,6 +20,7 @@ from softmesh.tensor.convert import round_to
 from softmesh.tensor.from_torch_values import split_by_mapper
 from softmesh.tensor.mappers import TensorToMesh
 from softmesh.tensor.persistent_results import warn_if_overwritten
+from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -48,8 +49,9 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
         return own
     here = {coord: shard for shard in own for coord in shard.own_coordinates()}
     coords = held.view_distribution().coordinates()
+    pairs = zip(coords, held.pieces(), strict=True)
     return [
-        here.get(coord) or _plain_host(piece, tensor.spec) for coord, piece in zip(coords, held.pieces(), strict=True)
+        here.get(coord) or note_copy(_plain_host(piece, tensor.spec), tensor.storage, coord) for coord, piece in pairs
     ]
 
 
@@ -63,8 +65,11 @@ def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
     shards = _checked_shards("combine_device_tensors", tensors)
     if not shards:
         raise MeshError("At least one tensor shard must be provided")
-    if any(t.storage.device is None for t in shards):
+    elsewhere = [shard_of(t) for t in shards]
+    if any(t.storage.device is None and found is None for t, found in zip(shards, elsewhere, strict=True)):
         raise MeshError("All tensor shards must be on device")
+    if any(elsewhere):
+        return _combined_over_ranks(shards, elsewhere)
     storage, spec = shards[0].storage, shards[0].spec
     if any(t.spec != spec for t in shards):
         raise MeshError("All tensor shards must have the same spec")
@@ -82,6 +87,28 @@ def combine_device_tensors(*, tensors: Sequence[Tensor]) -> Tensor:
     held = [coords[position] for position in where]
     topology = TensorTopology(MeshShape([len(where)]), [PlacementShard(0)], held)
     return Tensor.make(storage, spec, topology, tuple(where))
+
+
+def _combined_over_ranks(shards: list[Tensor], elsewhere: list[tuple[Storage, MeshCoordinate] | None]) -> Tensor:
+    """Of all shards of a tensor, of which this process holds some."""
+    places = [
+        (t.storage, t.own_coordinates()) if found is None else (found[0], (found[1],))
+        for t, found in zip(shards, elsewhere, strict=True)
+    ]
+    storage = places[0][0]
+    held = [coord for _, coords in places for coord in coords]
+    if any(other is not storage for other, _ in places):
+        raise MeshError(
+            "tensor shards must be allocated on the same mesh buffer. Take them from one tensor with "
+            "ttnn.get_device_tensors(t), or join other ones on the host with ttnn.from_host_shards."
+        )
+    if tuple(held) != whole(storage.dist).coordinates():
+        raise NotModelled(
+            "combine_device_tensors: several processes hold this tensor, and only all of its shards, in the order that "
+            "ttnn.get_device_tensors gives them, make a tensor again."
+        )
+    topology = TensorTopology(MeshShape([len(held)]), [PlacementShard(0)], held)
+    return Tensor.make(storage, shards[0].spec, topology)
 
 
 def _checked_shards(where: str, tensors: object) -> list[Tensor]:

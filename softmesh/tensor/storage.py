@@ -9,6 +9,7 @@ is told of it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ref
 
@@ -283,16 +284,33 @@ class Storage:
         self._put_piece(position, values)
         self.tell_sharers()
 
-    def _put_piece(self, position: int, values: torch.Tensor) -> None:
-        assert self.data is not None
+    def note_piece_elsewhere(self) -> None:
+        """Another process gives one of its devices new values."""
+        self._set_apart(range(self.dist.lead))
+        self.note_write()
+        self.tell_sharers()
+
+    def note_apart(self, axes: Collection[int]) -> None:
+        """The processes along these axes may have given it other values each."""
+        before = self.dist
+        self._set_apart(axes)
+        if self.dist is not before:
+            self.tell_sharers()
+
+    def _set_apart(self, axes: Collection[int]) -> None:
+        """Each device along these axes has values of its own from now on, in all processes."""
         dist = self.dist
         own = tuple(
-            word if n == 1 or isinstance(word, Shard) else LOCAL
-            for word, n in zip(dist.placements, dist.grid, strict=True)
+            LOCAL if axis in axes and n > 1 and not isinstance(word, Shard) else word
+            for axis, (word, n) in enumerate(zip(dist.placements, dist.devices, strict=True))
         )
         self.dist = dist.with_placements(own)
         if self.dist.extents != dist.extents:
+            assert self.data is not None
             self.data = self.data.expand(*self.dist.extents, *self.data.shape[dist.lead :]).clone()
+
+    def _put_piece(self, position: int, values: torch.Tensor) -> None:
+        self._set_apart(range(self.dist.lead))
         undefined = self.undefined
         self.writable()[stored_index(self.dist, position)] = values
         self.undefined = undefined and undefined.without(self.dist.coordinates()[position])

@@ -24,6 +24,7 @@ from softmesh.tensor.convert import from_storage, round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.persistent_results import note_overwritten, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial
+from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
@@ -274,8 +275,15 @@ def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
 def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None) -> None:
     """Overwrite a device tensor in place with a host tensor of the same spec.
 
-    A host tensor that covers only some devices leaves the others as they are.
+    A host tensor that covers only some devices leaves the others as they are. To a shard that another process holds
+    that process writes.
     """
+    if isinstance(device_tensor, Tensor) and (elsewhere := shard_of(device_tensor)) is not None:
+        check_readable(host_tensor, "copy_host_to_device_tensor", "host_tensor")
+        check_alike(host_tensor, device_tensor)
+        device_tensor.overwrite(host_tensor.pieces()[:1].clone().reshape(1, 1, *host_tensor.shape), HOST)
+        elsewhere[0].note_piece_elsewhere()
+        return
     device = check_pair(host_tensor, device_tensor, "copy_host_to_device_tensor")
     queue = device.note_write("copy_host_to_device_tensor", cq_id)
     mesh = device_tensor.storage.dist.mesh if device.block is None else tuple(device.shape)
@@ -329,6 +337,11 @@ def check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
             f"{where} needs one tensor on the host and one on a device: host_tensor is "
             f"{host.storage_type()}, device_tensor is {device.storage_type()}."
         )
+    check_alike(host, device)
+    return mesh_device
+
+
+def check_alike(host: Tensor, device: Tensor) -> None:
     for what, here, there in (
         ("shape", host.shape, device.shape),
         ("dtype", host.dtype, device.dtype),
@@ -336,4 +349,3 @@ def check_pair(host: Tensor, device: Tensor, where: str) -> MeshDevice:
     ):
         if here != there:
             raise MeshError(f"Host tensor has different {what}: {here} on the host, {there} on the device.")
-    return mesh_device

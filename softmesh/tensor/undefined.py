@@ -141,7 +141,7 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     found = _still_undefined(tensor, undefined)
     if not found:
         return
-    named = ", ".join(map(repr, found[:_SHOWN]))
+    named = ", ".join(map(repr, _in_whole_mesh(tensor, found[:_SHOWN])))
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     what = "rows of it were" if undefined.in_rows else "it was"
     if undefined.is_unwritten:
@@ -215,6 +215,15 @@ def _doubt_part(tensor: Tensor, doing: str) -> None:
         "what was written only (ttnn.slice), or make it with ttnn.zeros.",
         SoftmeshWarning,
     )
+
+
+def _in_whole_mesh(tensor: Tensor, coords: Sequence[MeshCoordinate]) -> Sequence[MeshCoordinate]:
+    """Where devices of this process's part lie in the mesh that several processes hold."""
+    device = tensor.storage.device
+    if device is None or device.block is None or tensor.storage.dist.spread is None:
+        return coords
+    origin = device.block.origin
+    return [MeshCoordinate([first + at for first, at in zip(origin, coord, strict=True)]) for coord in coords]
 
 
 def _still_undefined(tensor: Tensor, undefined: Undefined) -> Sequence[MeshCoordinate]:

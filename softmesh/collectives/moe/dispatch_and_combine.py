@@ -89,6 +89,7 @@ def all_to_all_dispatch(
     return CollectiveSpec(
         checked_axis(op, cluster_axis),
         move,
+        names_a_device=True,
         dtypes=(DataType.BFLOAT16, DataType.UINT16),
         layouts=(Layout.ROW_MAJOR, Layout.ROW_MAJOR),
     )
@@ -163,7 +164,7 @@ def all_to_all_combine(
         compute = partial(_combined, group, homes, local_reduce, along)
         return GroupComputation(compute, (distinct_placement(group),), topology_of(group.dist))
 
-    return CollectiveSpec(checked_axis(op, cluster_axis), move)
+    return CollectiveSpec(checked_axis(op, cluster_axis), move, names_a_device=True)
 
 
 def _check_answers(op: str, answers: Operand, metadata: Operand) -> None:
@@ -253,6 +254,7 @@ def all_to_all_dispatch_metadata(
     return CollectiveSpec(
         checked_axis(_OP, cluster_axis),
         move,
+        names_a_device=True,
         dtypes=(input_tensor.dtype, DataType.UINT16, expert_scores_tensor.dtype),
         layouts=(Layout.ROW_MAJOR,) * 3,
     )

@@ -109,6 +109,7 @@ def expert_products(
         cluster_axis,
         move,
         needs_fabric=False,
+        names_a_device=True,
         dtypes=(*kinds, tokens.dtype, tokens.dtype),
         layouts=(*rows, Layout.TILE, Layout.ROW_MAJOR),
     )

@@ -181,6 +181,7 @@ def deepseek_moe_fast_reduce_nc_fused(
         checked_axis(op, cluster_axis),
         move,
         needs_fabric=False,
+        names_a_device=True,
         layouts=(Layout.TILE,) * (input_tensor.shape[-1] // split_size),
     )
 

@@ -31,10 +31,13 @@ from softmesh.kernels.engine.worker_core import CircularBufferRegion, Core, Sema
 from softmesh.kernels.program.kernel import ComputeConfig, Kernel, Processor
 from softmesh.kernels.program.l1_allocation import MOST_SEMAPHORES, CircularBuffer
 from softmesh.mesh import MeshCoordinateRange
+from softmesh.placement.placements import REPLICATE
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, owner_at
+from softmesh.runtime.buffers.paged_memory import PagedMemory
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.untracked_pool import UntrackedPool
 from softmesh.runtime.queues.workload import Touched
+from softmesh.tensor.device_pages import TensorBytes
 
 if TYPE_CHECKING:
     from softmesh.kernels.program.program import Program
@@ -60,11 +63,26 @@ class Launch:
         places = ((place.intersection(local), program) for place, program in parts)
         self._facts = ChipFacts.of(mesh)
         self._own = [(mesh_slice_of(mesh, place), program) for place, program in places if place is not None]
+        self._runs_everywhere = sum(place.shape().mesh_size() for place, _ in parts) == mesh.shape.mesh_size()
+        self._is_one_program = len(parts) == 1
         self._many = [program for mesh_slice, program in self._own if mesh_slice.covers_many_devices]
         self._each: list[tuple[MeshSlice, Program]] | None = None  # device by device, once that was needed
 
     def run(self, mesh: MeshDevice, known: Sequence[MemoryWithLayout] = ()) -> Touched:
         """`known`: memories that need not be looked for by their address."""
+        touched = self._run(mesh, known)
+        if mesh.ranks is not None and self._runs_everywhere:  # else some processes do not know what others write
+            self._note_apart(touched, mesh.ranks.split_axes(range(mesh.shape.dims())))
+        return touched
+
+    def _note_apart(self, touched: Touched, axes: Sequence[int]) -> None:
+        """What was written may differ between processes, unless all devices ran one program on what they share."""
+        apart = [axis for axis in axes if not self._is_one_program or any(_may_differ(m, axis) for m in touched.reads)]
+        for memory in touched.writes if apart else ():
+            if isinstance(memory, TensorBytes):
+                memory.tensor.storage.note_apart(apart)
+
+    def _run(self, mesh: MeshDevice, known: Sequence[MemoryWithLayout]) -> Touched:
         if not any(program.kernels for _, program in self._own):
             return Touched()
         if self._many and not any(program.runs_per_device for program in self._many):
@@ -96,6 +114,14 @@ class Launch:
         for mesh_slice, program in parts:
             _load_program(launch_state.add(mesh_slice, program.is_strict), program)
         return launch_state
+
+
+def _may_differ(memory: PagedMemory, axis: int) -> bool:
+    """Whether devices along the axis hold other bytes."""
+    if not isinstance(memory, TensorBytes):
+        return True
+    dist = memory.tensor.storage.dist
+    return axis >= dist.lead or dist.placements[axis] is not REPLICATE
 
 
 def _run(launch_state: LaunchState) -> Touched:
