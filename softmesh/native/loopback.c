@@ -1,8 +1,11 @@
 /* Preloaded into the mpirun of a job that stays on one host: what would listen on every interface of the machine
-   listens on the loopback alone. Open MPI has no setting for it. */
+   listens on the loopback alone, to this user alone, and to who says something. Open MPI has no setting for it, and
+   waits in its one thread for the first words of each connection. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,6 +24,83 @@ __attribute__((constructor)) static void leave_the_environment(void)
         setenv("LD_PRELOAD", rest + 1, 1);
     else
         unsetenv("LD_PRELOAD");
+}
+
+#define SILENCE_SECONDS 300 /* for which who connects may say nothing, unseen by mpirun */
+#define MOST_SILENT 65535   /* of them, as far as the kernel lets so many wait */
+
+static int is_of_internet(int descriptor, struct sockaddr_storage *own)
+{
+    socklen_t length = sizeof *own;
+    return getsockname(descriptor, (struct sockaddr *)own, &length) == 0
+        && (own->ss_family == AF_INET || own->ss_family == AF_INET6);
+}
+
+int listen(int descriptor, int backlog)
+{
+    struct sockaddr_storage own;
+    int seconds = SILENCE_SECONDS;
+    if (is_of_internet(descriptor, &own))
+        setsockopt(descriptor, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+    return (int)syscall(SYS_listen, descriptor, MOST_SILENT > backlog ? MOST_SILENT : backlog);
+}
+
+/* An address as the kernel's table of connections writes it. */
+static void write_address(const struct sockaddr_storage *address, char *text)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+        sprintf(text, "%08X:%04X", four->sin_addr.s_addr, ntohs(four->sin_port));
+        return;
+    }
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+    uint32_t words[4];
+    memcpy(words, &six->sin6_addr, sizeof words);
+    sprintf(text, "%08X%08X%08X%08X:%04X", words[0], words[1], words[2], words[3], ntohs(six->sin6_port));
+}
+
+/* Whether another user is at the other end: the table has each end of a connection within this machine. */
+static int is_of_another_user(int descriptor)
+{
+    struct sockaddr_storage own, other;
+    socklen_t length = sizeof other;
+    char here[48], there[48], line[512];
+    if (!is_of_internet(descriptor, &own) || getpeername(descriptor, (struct sockaddr *)&other, &length) != 0)
+        return 0;
+    FILE *table = fopen(own.ss_family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6", "r");
+    if (table == NULL)
+        return 0;
+    write_address(&own, here);
+    write_address(&other, there);
+    int is_another = 0;
+    while (fgets(line, sizeof line, table) != NULL) {
+        char local[48], remote[48];
+        unsigned user;
+        if (sscanf(line, " %*d: %47s %47s %*s %*s %*s %*s %u", local, remote, &user) == 3 && strcmp(local, there) == 0
+            && strcmp(remote, here) == 0)
+            is_another = user != geteuid() && user != 0;
+    }
+    fclose(table);
+    return is_another;
+}
+
+static int of_this_user(int descriptor)
+{
+    if (descriptor < 0 || !is_of_another_user(descriptor))
+        return descriptor;
+    close(descriptor);
+    errno = EAGAIN; /* there is nobody */
+    return -1;
+}
+
+int accept(int descriptor, struct sockaddr *address, socklen_t *length)
+{
+    return of_this_user((int)syscall(SYS_accept4, descriptor, address, length, 0));
+}
+
+int accept4(int descriptor, struct sockaddr *address, socklen_t *length, int flags)
+{
+    return of_this_user((int)syscall(SYS_accept4, descriptor, address, length, flags));
 }
 
 int bind(int descriptor, const struct sockaddr *address, socklen_t length)
