@@ -7,7 +7,7 @@ op made are leaves: weights, inputs, caches. Collectives have nothing to do on o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -36,6 +36,7 @@ from softmesh.value_free import without_values
 DEVICE_NAMES = ("device", "mesh_device", "mesh")  # a parameter of this name is given the one-chip mesh
 _MOST_OPS = 20_000
 _SIGNPOST = "signpost "
+_ORDERED_BY_SHARDS = ("experimental.nlp_create_qkv_heads", "transformer.split_query_key_value_and_split_heads")
 _SAME = ("to_device", "move", "reallocate", "experimental.quasar.move", "experimental.quasar.reallocate")
 _ASSIGNS = ("copy", "copy_host_to_device_tensor")
 _READS = ("to_torch", "from_device", "copy_device_to_host_tensor", "compose")
@@ -180,6 +181,7 @@ class _Recorder:
                 f"softmesh.plan: more than {_MOST_OPS:,} ops were called by {user_call_site()}: plan one step of the "
                 "program, as a function of a device, and not the loop around it."
             )
+        _check_shards(op, bound)
         signature = op.definition.signature
         if signature.output_at is not None and bound[signature.output_at] is not None:
             target, bound[signature.output_at] = bound[signature.output_at], None
@@ -304,6 +306,16 @@ class _Recorder:
         return number if earlier is None else self._root(earlier)
 
 
+def _check_shards(op: Operation, bound: list[Any]) -> None:
+    """An op that takes its values in another order from shards: a plan has none."""
+    if op.name in _ORDERED_BY_SHARDS and next(_tensors_of(bound)).memory_config().is_sharded():
+        raise NotModelled(
+            f"softmesh.plan: {op.name} at {user_call_site()} takes the heads of a sharded row group by group, and of "
+            "an interleaved one all queries first; a plan has no shards. Bring the row to ttnn.DRAM_MEMORY_CONFIG "
+            "before, and give the weight its columns in that order."
+        )
+
+
 def _values_key(tensor: Tensor) -> Any:
     data = tensor.view_data()
     return data.untyped_storage()._cdata, data.storage_offset(), tuple(tensor.shape), tensor.dtype, tensor.layout
@@ -338,5 +350,5 @@ def _leaves_of(nest: Any) -> Iterable[Any]:
         yield nest
 
 
-def _tensors_of(nest: Any) -> Iterable[Tensor]:
+def _tensors_of(nest: Any) -> Iterator[Tensor]:
     return (value for value in _leaves_of(nest) if isinstance(value, Tensor))

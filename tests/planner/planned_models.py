@@ -219,15 +219,30 @@ def drawn_plan(problem: PlacementProblem, seed: int, layers: int = 1) -> LayoutP
 
 
 def _put_in_place(problem: PlacementProblem, chosen: list[int], homes: dict[int, int]) -> None:
-    """What is changed in place lies where the first op that changes it wants it, and so do the others."""
-    placed: set[int] = set()
-    for node in problem.graph.nodes:
+    """What is changed in place lies where all that change it take it, as the first of them, or its maker, has drawn."""
+    graph = problem.graph
+    writers: dict[int, list[tuple[int, int]]] = {}
+    for node in graph.nodes:
         for place in node.writes:
-            root, strategies = problem.graph.root(node.operands[place]), problem.strategies[node.number]
+            writers.setdefault(graph.root(node.operands[place]), []).append((node.number, place))
+    for root, changes in writers.items():
+        able = [{one.needs[place] for one in problem.strategies[node]} for node, place in changes]
+        first, place = changes[0]
+        drawn = problem.strategies[first][chosen[first]].needs[place]
+        maker = graph.makers.get(root)
+        if maker is None:
             layouts = [home.layout for home in problem.homes[root]]
-            if root not in placed:
-                wanted = strategies[chosen[node.number]].needs[place]
-                homes[root] = layouts.index(wanted) if wanted in layouts else 0
-                placed.add(root)
-            lies = layouts[homes[root]]
-            chosen[node.number] = next(at for at, one in enumerate(strategies) if one.needs[place] == lies)
+        else:
+            at = graph.nodes[maker].results.index(root)
+            layouts = [one.gives[at] for one in problem.strategies[maker]]
+            drawn = layouts[chosen[maker]]
+        common = [layout for layout in layouts if all(layout in some for some in able)]
+        lies = drawn if drawn in common else common[0]
+        if maker is None:
+            homes[root] = layouts.index(lies)
+        elif drawn != lies:
+            chosen[maker] = layouts.index(lies)
+        for node, place in changes:
+            strategies = problem.strategies[node]
+            if strategies[chosen[node]].needs[place] != lies:
+                chosen[node] = next(at for at, one in enumerate(strategies) if one.needs[place] == lies)

@@ -147,6 +147,16 @@ def fewer_rows(device: ttnn.MeshDevice) -> ttnn.Tensor:
     return ttnn.reshape(floats(device, 1, 1, 32, 256), (1, 1, 8, 256), (1, 1, 32, 256))
 
 
+def masked_attention(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    """-inf goes wherever the mask goes, and a change in place reaches who reads the scores by either name."""
+    above = torch.full((32, 32), -torch.inf).triu(1)
+    mask = ttnn.from_torch(above, ttnn.bfloat16, layout=TILE, device=device)
+    scores = ttnn.add(ttnn.matmul(floats(device, 4, 32, 64), floats(device, 4, 64, 32)), mask)
+    ttnn.multiply_(scores, 0.125)
+    weights = ttnn.softmax_in_place(scores)
+    return ttnn.add(ttnn.matmul(weights, floats(device, 4, 32, 64)), ttnn.matmul(scores, floats(device, 4, 32, 64)))
+
+
 WRITING = [  # into what they would have to place by the plan's mapper first
     *(fill_cache, update_cache, update_cache_of_some_rows, paged_fill_cache, paged_update_cache),
     *(update_cache_of_each_user, update_two_caches, slice_write),
@@ -154,7 +164,7 @@ WRITING = [  # into what they would have to place by the plan's mapper first
 OPS = [
     *WRITING,
     *(attend_to_pages, gather, index_fill),
-    *(group_norm, batch_norm, product_of_rows, variance_of_columns, other_bounds, fewer_rows),
+    *(masked_attention, group_norm, batch_norm, product_of_rows, variance_of_columns, other_bounds, fewer_rows),
 ]
 
 
@@ -172,6 +182,17 @@ def test_any_split_of_an_op_makes_what_one_device_makes(op: Op) -> None:
             with opened((2, 2)) as mesh, found.followed(mesh):
                 followed = ttnn.compose(op(mesh))
             assert_close(followed, expected)
+
+
+def heads_of_shards(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    shards = ttnn.create_sharded_memory_config((1, 32, 384), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.WIDTH)
+    row = ttnn.to_memory_config(floats(device, 1, 32, 384), shards)
+    return ttnn.transformer.split_query_key_value_and_split_heads(row, num_heads=2)[0]
+
+
+def test_heads_that_come_in_another_order_from_shards_are_refused() -> None:
+    with opened((1, 2)) as mesh, pytest.raises(NotModelled, match="a plan has no shards"):
+        problem_on(heads_of_shards, mesh)
 
 
 def dropout(device: ttnn.MeshDevice) -> ttnn.Tensor:

@@ -119,6 +119,7 @@ def convolved(device: ttnn.MeshDevice) -> ttnn.Tensor:
         kernel_size=(3, 3),
         stride=(1, 1),
         padding=(1, 1),
+        conv_config=ttnn.Conv2dConfig(weights_dtype=ttnn.bfloat16, enable_act_double_buffer=True),
     )
     return ttnn.max_pool2d(
         ttnn.relu(made),

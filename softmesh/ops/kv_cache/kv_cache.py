@@ -145,7 +145,9 @@ def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared:
         splits: set[rules.Placement] = {cache} if isinstance(cache, rules.Shard) else set()
         if isinstance(values, rules.Shard):
             splits |= {values.at(dim) for dim, own in alike.items() if own == values.dim} or {rules.LOCAL}
-        splits |= {word for i in by_user if isinstance(word := at.words[i], rules.Shard)}
+        for word in (at.words[i] for i in by_user):
+            if isinstance(word, rules.Shard):
+                splits.add(rules.LOCAL if word.dim else word)  # pages of a user are not split
         if len(splits) != 1:
             return rules.LOCAL
         word = splits.pop()
@@ -164,12 +166,12 @@ def are_users_alike(
     """
 
     def ask(at: rules.Situation) -> bool:
+        others = [word for i in by_user if (word := at.words[i]) is not None]
         if at.words[0] != rules.Shard(0):
-            return True
+            return all(word is rules.REPLICATE for word in others)
         if alike[0] == 0 or (pages is not None and at.words[pages] is not None):
             return False
         own, given = at.shapes[:2]
-        others = (word for i in by_user if (word := at.words[i]) is not None)
         is_even = own is not None and given is not None and own[0] == given[alike[0]]
         return is_even and at.words[1] == rules.Shard(alike[0]) and all(word == rules.Shard(0) for word in others)
 

@@ -390,7 +390,7 @@ def paged_fill_cache(
         return write_back_view(cache, view)
 
     alike = {0: 0, 1: 1, 3: 3}
-    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_users_alike(alike, (), pages=2))
+    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_users_alike(alike, (2, 3, 4), pages=2))
 
 
 def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:

@@ -205,9 +205,9 @@ class _Follower:
             if self._problem.last_uses[self._graph.root(number)] <= node.number:
                 del self._held[number]
                 self._behind.pop(self._seen.pop(number, 0), None)
-        if node.writes or not isinstance(made, list | tuple):
-            return made if node.writes else given[0]
-        return type(made)(given)
+        if node.writes and not all(self._graph.root(number) in self._graph.makers for number in node.results):
+            return made  # the program's own tensors
+        return type(made)(given) if isinstance(made, list | tuple) else given[0]
 
     def _left(self, number: int, tensor: Tensor) -> Tensor:
         """An output, where the plan leaves it."""
@@ -226,7 +226,7 @@ class _Follower:
         blank = tensor.storage.data.new_zeros(()).expand((1,) * len(mesh) + shape)
         everywhere = distribution(mesh, mesh, (REPLICATE,) * len(mesh))
         storage = Storage(blank, everywhere, self._mesh)
-        storage.use_memory_of(tensor.storage, tensor.spec)
+        storage.spec, storage.claim = tensor.spec, tensor.storage.claim  # what is written there does not reach it
         seen = Tensor.make(storage, spec)
         self._behind[id(seen)] = seen, tensor
         self._seen[number] = id(seen)

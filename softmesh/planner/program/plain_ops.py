@@ -57,7 +57,10 @@ PLAIN_OPS: dict[str, Callable[..., Any]] = {
 
 
 # By the name of a function that is public, the op that computes for it, which may have operands of other names.
-_RENAMED = {"conv2d": {}, "conv_transpose2d": {}, "batch_norm": {"mean": "running_mean", "variance": "running_var"}}
+_RENAMED: dict[str, dict[str, str]] = {
+    **{name: {} for name in ("conv2d", "conv_transpose2d", "move")},
+    "batch_norm": {"mean": "running_mean", "variance": "running_var"},
+}
 
 
 def as_public(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

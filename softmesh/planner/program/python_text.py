@@ -10,6 +10,7 @@ from typing import Any
 
 from softmesh.cores import CoreGrid
 from softmesh.hardware.activation import UnaryWithParam
+from softmesh.hardware.convolution_configs import Conv2dConfig
 from softmesh.hardware.enums import DataType, Layout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.hardware.program_configs import MathFidelity, ThrottleLevel, WormholeComputeKernelConfig
@@ -40,6 +41,8 @@ def literal(value: Any) -> str:
         return f"ttnn.UnaryWithParam({', '.join(map(literal, (value.op_type, *value.params)))})"
     if isinstance(value, WormholeComputeKernelConfig):
         return _precision_name(value)
+    if isinstance(value, Conv2dConfig):
+        return f"ttnn.Conv2dConfig({', '.join(_chosen(value))})"
     if isinstance(value, CoreGrid):
         return f"ttnn.CoreGrid(x={value.x}, y={value.y})"
     if value is None or isinstance(value, bool | int | str):
@@ -66,7 +69,7 @@ def precision_lines(graph: OpGraph) -> list[str]:
 _MADE = " = ttnn.WormholeComputeKernelConfig"
 
 
-def _chosen(config: WormholeComputeKernelConfig) -> list[str]:
+def _chosen(config: WormholeComputeKernelConfig | Conv2dConfig) -> list[str]:
     given = {field.name: (getattr(config, field.name), field.default) for field in fields(config)}
     return [f"{name}={literal(value)}" for name, (value, usual) in given.items() if value != usual]
 
