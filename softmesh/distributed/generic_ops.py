@@ -143,7 +143,7 @@ def _choices(given: CallDescription, devices: int) -> Iterator[Choice]:
 
 
 def _trials(given: CallDescription, devices: int) -> Iterator[tuple[Placement, ...]]:
-    """All words of all operands; of many operands, those where one is split, or all of one rank alike."""
+    """All words of all operands; of many operands: one is split, all are alike, or all but indices."""
     several: list[list[Placement]] = []
     for operand in given.operands:
         splits = [Shard(d) for d, n in enumerate(operand.shape) if n % devices == 0 and n]
@@ -156,6 +156,10 @@ def _trials(given: CallDescription, devices: int) -> Iterator[tuple[Placement, .
         return
     alike = sorted({word.dim for words in several for word in words if isinstance(word, Shard)})
     yield from (tuple(Shard(dim) if Shard(dim) in words else REPLICATE for words in several) for dim in alike)
+    if not all(operand.is_float for operand in given.operands):
+        for dim in alike:
+            able = (Shard(dim) in words and o.is_float for words, o in zip(several, given.operands, strict=True))
+            yield tuple(Shard(dim) if yes else REPLICATE for yes in able)
     for at, words in enumerate(several):
         for word in words[1:]:
             yield tuple(word if i == at else REPLICATE for i in range(len(several)))

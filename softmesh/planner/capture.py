@@ -181,7 +181,7 @@ class _Recorder:
                 f"softmesh.plan: more than {_MOST_OPS:,} ops were called by {user_call_site()}: plan one step of the "
                 "program, as a function of a device, and not the loop around it."
             )
-        _check_shards(op, bound)
+        _check_plain(op, bound)
         signature = op.definition.signature
         if signature.output_at is not None and bound[signature.output_at] is not None:
             target, bound[signature.output_at] = bound[signature.output_at], None
@@ -199,6 +199,11 @@ class _Recorder:
         finally:
             self._is_inside = False
         made = list(_tensors_of(result))
+        if isinstance(result, list | tuple) and any(item is None for item in result):
+            raise NotModelled(
+                f"softmesh.plan: {op.name} at {user_call_site()} gives None for results that were not asked for, which "
+                "a plan has no form for: write it with ops of one result."
+            )
         results = []
         for place, tensor in enumerate(written or made):
             earlier = operands[op.definition.writes[place]] if written else None
@@ -306,8 +311,13 @@ class _Recorder:
         return number if earlier is None else self._root(earlier)
 
 
-def _check_shards(op: Operation, bound: list[Any]) -> None:
-    """An op that takes its values in another order from shards: a plan has none."""
+def _check_plain(op: Operation, bound: list[Any]) -> None:
+    """Neither an op that knows the place of its device, nor one that takes values in another order from shards."""
+    if "cluster_axis" in op.definition.signature.names:
+        raise NotModelled(
+            f"softmesh.plan: {op.name} at {user_call_site()} does what belongs to the place of a device along an axis "
+            "of the mesh, and a function that is to be planned is written as on one device."
+        )
     if op.name in _ORDERED_BY_SHARDS and next(_tensors_of(bound)).memory_config().is_sharded():
         raise NotModelled(
             f"softmesh.plan: {op.name} at {user_call_site()} takes the heads of a sharded row group by group, and of "

@@ -101,6 +101,14 @@ def attend_to_pages(device: ttnn.MeshDevice) -> ttnn.Tensor:
     )
 
 
+def prefill_from_pages(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    keys, values = floats(device, 8, 2, 32, 64), floats(device, 8, 2, 32, 64)
+    queries = floats(device, 2, 4, 32, 64)
+    return ttnn.transformer.chunked_scaled_dot_product_attention(
+        queries, keys, values, pages(device, 2), chunk_start_idx=32
+    )
+
+
 def gather(device: ttnn.MeshDevice) -> ttnn.Tensor:
     index = torch.randint(0, 64, (64, 32), generator=torch.Generator().manual_seed(1))
     index = ttnn.from_torch(index, ttnn.uint32, layout=TILE, device=device)
@@ -163,7 +171,7 @@ WRITING = [  # into what they would have to place by the plan's mapper first
 ]
 OPS = [
     *WRITING,
-    *(attend_to_pages, gather, index_fill),
+    *(attend_to_pages, prefill_from_pages, gather, index_fill),
     *(masked_attention, group_norm, batch_norm, product_of_rows, variance_of_columns, other_bounds, fewer_rows),
 ]
 
@@ -182,6 +190,24 @@ def test_any_split_of_an_op_makes_what_one_device_makes(op: Op) -> None:
             with opened((2, 2)) as mesh, found.followed(mesh):
                 followed = ttnn.compose(op(mesh))
             assert_close(followed, expected)
+
+
+def rows_of_a_place(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    tables = (floats(device, 1, 1, 64, 64) for _ in range(2))
+    turn = floats(device, 1, 1, 32, 32)
+    indexed = ttnn.experimental.deepseek_prefill.rotary_embedding_indexed
+    return indexed(floats(device, 1, 2, 32, 64), *tables, turn, 0, cluster_axis=1)
+
+
+def some_results(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    rows = floats(device, 1, 1, 32, 64)
+    return ttnn.moreh_layer_norm(rows, 1, 1e-5, None, None)[0]
+
+
+@pytest.mark.parametrize(("op", "told"), [(rows_of_a_place, "the place of a device"), (some_results, "gives None")])
+def test_what_a_plan_has_no_form_for_is_refused(op: Op, told: str) -> None:
+    with opened((1, 2)) as mesh, pytest.raises(NotModelled, match=told):
+        problem_on(op, mesh)
 
 
 def heads_of_shards(device: ttnn.MeshDevice) -> ttnn.Tensor:

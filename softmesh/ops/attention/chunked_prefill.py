@@ -79,7 +79,13 @@ def chunked_scaled_dot_product_attention(
     batch, heads = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 1), (1, 1), (2, 1), (6, 1)]
     rule = split_with_key_heads(rules.along({0: batch, 1: heads}), 1)
     length = page_table_tensor.shape[1] * seen_as[2]
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * length))
+    return Local(
+        compute,
+        rule,
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(2 * length),
+        is_one_value=lambda at: at.words[1] != rules.Shard(0),  # whose blocks the table counts
+    )
 
 
 @operation(_LATENT, precision="data", controls="memory_config", tuning=TUNING)
@@ -105,7 +111,13 @@ def chunked_flash_mla_prefill(
 
     rule = split_with_key_heads(rules.along({0: [(0, 0), (1, 0), (2, 0)], 1: [(0, 1), (1, 1)]}), 1)
     length = page_table_tensor.shape[1] * block
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * length))
+    return Local(
+        compute,
+        rule,
+        memory_config=DRAM_MEMORY_CONFIG,
+        cost=matmul_cost(2 * length),
+        is_one_value=lambda at: at.words[1] != rules.Shard(0),  # whose blocks the table counts
+    )
 
 
 def _check_start(number: Value | None, tensor: Operand | None) -> None:

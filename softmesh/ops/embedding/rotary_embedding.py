@@ -291,7 +291,12 @@ def rotary_embedding_llama_fused_qk(
     def both(at: rules.Situation) -> list[rules.Placement]:
         return [rules.among(at, (i, 2, 3, 4), inner) for i in range(2)]
 
-    return Local(compute, both, inherits=(q.spec, k.spec))
+    return Local(
+        compute,
+        both,
+        inherits=(q.spec, k.spec),
+        is_one_value=lambda at: at.words[2] != rules.Shard(1),  # in which users of q come before those of k
+    )
 
 
 def _matrices(matrix: torch.Tensor, blocks: int, count: int) -> torch.Tensor:

@@ -75,7 +75,7 @@ def as_public(op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def is_part_of_a_function(op: EntryPoint) -> bool:
     """Whether the public name is that of a function that does more: it draws numbers first, say."""
     public = TOP.get(op.name) or DOTTED.get(op.name) or op
-    return op.name.startswith("prim.") or (public is not op and op.name not in _RENAMED)
+    return op.name.startswith(("prim.", "transformer.ring_")) or (public is not op and op.name not in _RENAMED)
 
 
 def not_public(name: str, where: str) -> NotModelled:
