@@ -17,6 +17,7 @@ from safetensors import safe_open
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.input_files.sealed_json import sealed
 from softmesh.train import SGD, AdamW, Linear, Module, Scheduler, on_mesh, parameter
 from softmesh.train.checkpoints import latest, load, save, saved
 from softmesh.train.layers import Initial, column, row
@@ -318,11 +319,17 @@ def mix_steps(folder: Path) -> None:
 def edit(folder: Path, change: Callable[[dict], None]) -> None:
     index = json.loads((folder / "index.json").read_text())
     change(index)
-    (folder / "index.json").write_text(json.dumps(index))
+    del index["checksum"]
+    (folder / "index.json").write_text(sealed(json.dumps(index)))
 
 
 def another_step(folder: Path) -> None:
     edit(folder, lambda index: index.update(step=5))
+
+
+def another_bit(folder: Path) -> None:
+    text = (folder / "index.json").read_text()
+    (folder / "index.json").write_text(text.replace('"step": 2', '"step": 3', 1))
 
 
 def cut_index(folder: Path) -> None:
@@ -368,6 +375,7 @@ DAMAGES = {
     mix_steps: rf"{PART} is tagged with step 1, its index with step 2: files of two checkpoints",
     another_step: r"step-00000002 is of step 5, and its name says step 2",
     cut_index: r"index.json is not the index of a checkpoint .* Restore the file, or load an earlier step",
+    another_bit: r"index.json is not the index of a checkpoint .it is damaged: its checksum is",
     deep_index: r"index.json is not the index of a checkpoint",
     another_format: r"its format is not 'softmesh checkpoint 1'",
     path_out_of_the_folder: r"'../x' is no file of this folder",
