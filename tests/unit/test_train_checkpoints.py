@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -462,3 +463,25 @@ def test_a_step_is_a_number_and_a_folder_can_be_written_to(mesh, tmp_path):
         save(tmp_path, Net(mesh), step=-1)
     with pytest.raises(MeshError, match="cannot be written to"):
         save(tmp_path / "file", Net(mesh), step=1)
+
+
+def test_two_runs_that_save_into_one_folder_take_turns(mesh, tmp_path):
+    values = [torch.zeros(64, 64), torch.ones(64, 64)]
+    models = [[ttnn.from_torch(one, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)] for one in values]
+    failed = []
+
+    def run(model):
+        try:
+            for step in range(8):
+                save(tmp_path, [model[0].requires_grad_()], step=step % 2)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    for step in (0, 1):
+        assert load(tmp_path, models[0], step=step).step == step  # its parts are of one run: the checksums agree
