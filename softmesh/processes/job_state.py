@@ -128,7 +128,8 @@ class JobState:
 
     def _killed(self, absent: list[int], how: str, now: float) -> Verdict | None:
         """Whom the signal that the job tells of ended first: mpirun kills the others by one of its own."""
-        first = next((rank for rank, told in self._exits.items() if told == how), None)
+        as_code = f"exit code {128 + int(how.removeprefix(KILLED).split()[0])} "  # as Python ends by Ctrl-C
+        first = next((rank for rank, told in self._exits.items() if told == how or told.startswith(as_code)), None)
         if first is None and (missing := self._never_joined([rank for rank in absent if rank not in self._exits])):
             first = missing.odd[0]
         if first is None or self.states[first].doing in (Doing.RAISED, Doing.FINISHED):

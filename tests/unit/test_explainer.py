@@ -471,13 +471,13 @@ def test_a_rank_that_never_joined_is_the_odd_one_of_a_failed_job():
     assert "never heard of" in explained(result)
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("told", ["killed by signal 1 (SIGHUP)", "exit code 129 without the end of its program", ""])
 def test_a_rank_that_a_signal_ended_before_it_joined_died_and_is_no_hang(told):
     board = JobState(3, TIMEOUT)
     board.update(0, heard(collective("init_distributed_context", 0, members=range(3))), 1.0)
     board.connection_closed(0, 2.0)
     if told:
-        board.process_exited(2, "killed by signal 1 (SIGHUP)")
+        board.process_exited(2, told)
     board.process_exited(0, "killed by signal 15 (SIGTERM)")  # by mpirun, because of the other
     board.process_exited(1, "killed by signal 15 (SIGTERM)")
     result = board.decide_at_end(3.0, "killed by signal 1 (SIGHUP)")
