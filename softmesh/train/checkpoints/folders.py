@@ -6,6 +6,7 @@ were. A step that is saved again gets a revision: `step-00000100.1`.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -44,6 +45,10 @@ def saved(folder: str | os.PathLike[str]) -> list[Path]:
         inside = list(Path(folder).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return []
+        raise MeshError(f"{folder} cannot be read: {error.strerror or error}.") from error
     found = [(tag, path) for path in inside if (tag := tag_of(path)) and (path / INDEX).is_file()]
     return [path for _, path in sorted(found)]
 
