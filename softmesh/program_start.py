@@ -7,6 +7,7 @@ import importlib.util
 import os
 import runpy
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -21,6 +22,7 @@ _SCRIPTS = {
 }
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INTERRUPTED = 130  # as a shell reports a program ended by Ctrl-C
+_MOST_BYTES = 64 * 2**20  # of a program's text: Python takes many times as much to read it
 
 
 def check_program(file: str, as_module: bool) -> None:
@@ -32,6 +34,12 @@ def check_program(file: str, as_module: bool) -> None:
         raise MeshError(f"There is no file {file}.{f' Here this is a command: {instead}.' if instead else ''}")
     elif os.path.isdir(file) and not os.path.exists(os.path.join(file, "__main__.py")):
         raise MeshError(f"{file} is a folder without a __main__.py. Name the Python file to run.")
+    elif os.path.isfile(file) and os.path.getsize(file) > _MOST_BYTES and not zipfile.is_zipfile(file):
+        raise _too_large(file)
+
+
+def _too_large(file: str) -> MeshError:
+    return MeshError(f"{file} is larger than {_MOST_BYTES >> 20} MiB, which no program is; is it the right file?")
 
 
 def _check_module(name: str) -> None:
@@ -76,8 +84,20 @@ def execute(file: str, as_module: bool) -> None:
 def run_as_main(file: str, as_module: bool) -> None:
     if as_module:
         runpy.run_module(file, run_name="__main__", alter_sys=True)
-    else:
+    elif os.path.isfile(file) or os.path.isdir(file):
         runpy.run_path(file, run_name="__main__")
+    else:
+        code = compile(_streamed(file), file, "exec", dont_inherit=True)
+        runpy._run_module_code(code, None, "__main__", script_name=file)  # type: ignore[attr-defined]  # as run_path
+
+
+def _streamed(file: str) -> bytes:
+    """What comes out of a pipe, which may never end."""
+    with open(file, "rb") as stream:
+        source = stream.read(_MOST_BYTES + 1)
+    if len(source) > _MOST_BYTES:
+        raise _too_large(file)
+    return source
 
 
 def shown(error: BaseException) -> int:

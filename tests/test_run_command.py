@@ -244,6 +244,26 @@ def test_a_syntax_error_shows_where_it_is(write):
     assert "SyntaxError" in result.stderr
 
 
+@pytest.mark.parametrize("command", [["run"], ["plan", "--system", "N300"]])
+def test_a_file_that_no_program_is_as_large_as_is_not_read(tmp_path, command):
+    (tmp_path / "huge.py").touch()
+    os.truncate(tmp_path / "huge.py", 3 << 30)
+    result = softmesh_command(*command, str(tmp_path / "huge.py"))
+    assert result.exit_code in (1, 2)
+    assert "huge.py is larger than 64 MiB, which no program is" in result.stderr
+
+
+def test_a_program_may_come_out_of_a_pipe_that_ends(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen(["sh", "-c", 'echo "print(__file__)" > "$0"', str(pipe)])
+    assert softmesh_command("run", str(pipe)).output == f"{pipe}\n"
+    assert writer.wait() == 0
+    writer = subprocess.Popen(["sh", "-c", 'yes > "$0"', str(pipe)], stderr=subprocess.DEVNULL)
+    assert "is larger than 64 MiB, which no program is" in softmesh_command("run", str(pipe)).stderr
+    writer.wait()
+
+
 def test_a_missing_file_is_one_sentence_and_exit_code_2():
     result = softmesh_command("run", "no_such_file.py")
     assert result.exit_code == 2

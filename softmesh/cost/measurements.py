@@ -124,7 +124,7 @@ def _measurement(table: str, path: str | Path, line: int, row: RowTexts) -> Meas
         seconds = _seconds(row, value, workload)
     except Unexpressed as reason:
         return unread._replace(why=str(reason))
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:  # int() refuses thousands of digits
         raise FileError(path, f"its sizes are those of no op ({error})", line) from None
     if not _SHORTEST <= seconds <= _LONGEST:
         raise FileError(path, f"{value:g} {row.unit} is {seconds:g} s, which no op takes", line)

@@ -6,6 +6,7 @@ JSON with tables: what many commands share (forms, lines, tensors) stands in it 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from softmesh.cost.memory_journal import Entry, label_of
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
 from softmesh.cost.timeline import DirectedLink, MemoryRegion, MeshRecord, TensorRecord, Traffic
 from softmesh.errors import MeshError
+from softmesh.input_files.sealed_json import is_sealed, sealed
+from softmesh.input_files.text_files import readable
 from softmesh.systems.chip import CHIPS
 from softmesh.systems.machine import Machine, Port
 from softmesh.systems.named_systems import load
@@ -85,7 +88,7 @@ def write_run(run: RecordedRun, path: Path) -> None:
         "commands": commands,
         "memory": memory,
     }
-    path.write_text(json.dumps(document), encoding="utf-8")
+    path.write_text(sealed(json.dumps(document)), encoding="utf-8")
 
 
 def _noted(tensors: _Table, run: RecordedRun, number: int) -> int:
@@ -105,11 +108,23 @@ class _ReadTensors(NamedTuple):
 
 
 def read_run(path: Path) -> RecordedRun:
+    if not os.path.isfile(path):
+        raise MeshError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}.")
     if path.stat().st_size > _MOST_BYTES:
         raise MeshError(f"{path}: a recorded run of more than {_MOST_BYTES} bytes is not read.")
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if found.get("version") != _VERSION:
-        raise MeshError(f"{path}: not a recorded run of this version of softmesh.")
+    try:
+        text = path.read_text(encoding="utf-8")
+        is_whole, found = is_sealed(text), json.loads(text)
+        if not isinstance(found, dict) or found.get("version") != _VERSION or not is_whole:
+            raise MeshError(f"{path}: not a recorded run of this version of softmesh.")
+        return _run_of(found)
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        if isinstance(error, MeshError):
+            raise
+        raise MeshError(f"{path}: not a whole recorded run ({readable(str(error))[:300]}). Record it again.") from None
+
+
+def _run_of(found: dict[str, Any]) -> RecordedRun:
     forms = [_form_of(row) for row in found["forms"]]
     sites = [CallSite(*row) for row in found["sites"]]
     tensors = _ReadTensors([TensorRecord(*map(_tuples, row)) for row in found["tensors"]])

@@ -12,7 +12,7 @@ from softmesh.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from softmesh.dispatch.signature import Signature
 
-_OPENING = re.compile(r"\S+\(\): incompatible function arguments[:.] ")
+_OPENING = re.compile(r"\s*\S{1,200}\(\): incompatible function arguments[:.] ")
 
 
 class CallRefused(ArgumentError):
@@ -22,7 +22,9 @@ class CallRefused(ArgumentError):
 def refused_call(
     name: str, signature: Signature, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> CallRefused:
-    cause = _OPENING.sub("", str(error), count=1)
+    text = str(error)
+    opening = _OPENING.match(text)  # searched for, it takes the square of the length of a long argument
+    cause = text[opening.end() :] if opening else text
     ways = "".join(f"\n    {name}{text}" for text in signature.texts())
     return CallRefused(
         f"\n{name}(): incompatible function arguments. {cause}\n"

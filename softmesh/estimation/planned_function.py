@@ -20,7 +20,7 @@ import torch
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.estimation.whole_program import WholeProgram
 from softmesh.planner.capture import DEVICE_NAMES
-from softmesh.program_start import output_to_stderr
+from softmesh.program_start import check_program, output_to_stderr
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ def planned_in(file: str, args: Sequence[str], system: str) -> Planned:
     path, _, name = file.partition(":")
     if not os.path.isfile(path):
         raise ArgumentError(f"There is no file {path}.")
+    check_program(path, as_module=False)
     name = name or _function_of_a_device(Path(path), args) or ""
     if not name:
         return Planned(WholeProgram(path, args, system), {})

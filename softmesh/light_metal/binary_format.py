@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.input_files.sealed_json import digest, is_sealed, sealed
 
 _MAGIC = b"softmesh light metal 1\n"
 _LENGTH = 8  # bytes of the number that tells how long the table is
@@ -42,6 +44,8 @@ class LightMetalBinary:
     @staticmethod
     def load_from_file(arg: str) -> LightMetalBinary:
         try:
+            if os.path.exists(arg) and not os.path.isfile(arg):
+                raise MeshError(f"LightMetalBinary.load_from_file: {arg} is not a plain file.")
             if Path(arg).stat().st_size > _MOST_BYTES:
                 raise MeshError(f"LightMetalBinary.load_from_file: {arg} has more than {_MOST_BYTES} bytes.")
             return LightMetalBinary(Path(arg).read_bytes())
@@ -57,7 +61,8 @@ def _as_bytes(data: Sequence[int] | bytes) -> bytes:
 
 
 def packed(table: dict[str, Any], blobs: Sequence[bytes]) -> LightMetalBinary:
-    text = json.dumps({**table, "sizes": [len(blob) for blob in blobs]}).encode()
+    sizes, digests = [len(blob) for blob in blobs], list(map(digest, blobs))
+    text = sealed(json.dumps({**table, "sizes": sizes, "digests": digests})).encode()
     return LightMetalBinary(b"".join([_MAGIC, len(text).to_bytes(_LENGTH, "little"), text, *blobs]))
 
 
@@ -70,7 +75,9 @@ def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]
         raise MeshError("LightMetalReplay: these bytes are no program that ttnn.light_metal_end_capture returned.")
     end = start + int.from_bytes(data[len(_MAGIC) : start], "little")
     try:
-        table = json.loads(bytes(data[start:end]))
+        text = bytes(data[start:end]).decode()
+        is_sealed(text)
+        table = json.loads(text)
         sizes = [int(size) for size in table["sizes"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MeshError(f"LightMetalReplay: the table of calls cannot be read: {error}.") from None
@@ -80,4 +87,6 @@ def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]
     for size in sizes:
         blobs.append(data[end : end + size])
         end += size
+    if "digests" in table and list(map(digest, blobs)) != table["digests"]:
+        raise MeshError("LightMetalReplay: the recorded values are damaged: their checksums differ.")
     return table, blobs

@@ -93,6 +93,11 @@ class Explainer:
             self._announce(self._job.decide_at_end(time.monotonic(), how))
         return self.verdict
 
+    def was_ended_from_outside(self) -> bool:
+        """Once mpirun is gone: whether it ended its ranks because it was told to, and none of them failed."""
+        self.close()
+        return self.verdict is None and self._job.was_ended_from_outside
+
     def close(self) -> None:
         self._closing.set()
         self._thread.join(5.0)

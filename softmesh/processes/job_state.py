@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, left_early, verdict
+from softmesh.processes.hang_verdict import Cause, Doing, RankState, Verdict, left_early, stuck_ranks, verdict
 from softmesh.processes.wait_report import Site, site_from_data, text, wait_from_data
 
 # A hang is believed when every stuck rank said twice that it still looks, in vain, for the same thing.
@@ -18,6 +18,9 @@ _CONFIRMED_AFTER = 0.2
 
 # A rank that raised ends the job itself: what it printed comes first, and is complete.
 _LAST_WORDS = 2.0
+
+KILLED = "killed by signal "
+_BY_MPIRUN = (f"{KILLED}15 (SIGTERM)", f"{KILLED}9 (SIGKILL)")
 
 # Last words: an answer that was on its way when they were said changes nothing.
 _ENDED = (Doing.FINISHED, Doing.RAISED, Doing.DIED)
@@ -115,9 +118,31 @@ class JobState:
             if state.doing is Doing.SILENT and rank not in absent:
                 self.process_died(rank, self._exits.get(rank, how), now)
         found = verdict(self._states_at(now), self._timeout)
+        if how.startswith(KILLED) and (found is None or found.cause is not Cause.RAISED):
+            found = self._killed(absent, how, now) or found
+            if found is not None and found.cause is Cause.DIED:
+                return found
         if found is None or found.cause not in (Cause.RAISED, Cause.DIED):
             return left_early(self.states)
         return (found.cause is Cause.DIED and self._never_joined(absent)) or found
+
+    def _killed(self, absent: list[int], how: str, now: float) -> Verdict | None:
+        """Whom the signal that the job tells of ended first: mpirun kills the others by one of its own."""
+        as_code = f"exit code {128 + int(how.removeprefix(KILLED).split()[0])} "  # as Python ends by Ctrl-C
+        first = next((rank for rank, told in self._exits.items() if told == how or told.startswith(as_code)), None)
+        if first is None and (missing := self._never_joined([rank for rank in absent if rank not in self._exits])):
+            first = missing.odd[0]
+        if first is None or self.states[first].doing in (Doing.RAISED, Doing.FINISHED):
+            return None
+        self.process_died(first, how, now)
+        return Verdict(Cause.DIED, (first,), tuple(sorted(stuck_ranks(self.states))), self._states_at(now))
+
+    @property
+    def was_ended_from_outside(self) -> bool:
+        """Whether every rank that was seen to end was killed as mpirun kills, and none had said that it ends."""
+        are_killed = all(how in _BY_MPIRUN for how in self._exits.values())
+        has_own_end = any(state.doing is Doing.RAISED or state.error for state in self.states.values())
+        return bool(self._exits) and are_killed and not has_own_end
 
     def _never_joined(self, absent: list[int]) -> Verdict | None:
         """A rank that ended before it joined takes the job down too; those that waited for it tell."""

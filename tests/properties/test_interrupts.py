@@ -48,6 +48,23 @@ def buffers(mesh: ttnn.MeshDevice) -> torch.Tensor:
     return ttnn.to_torch(ttnn.get_device_tensors(y)[0])
 
 
+def captures(mesh: ttnn.MeshDevice) -> torch.Tensor:
+    """A trace; what an interrupt left open is ended first, as a program can."""
+    for queue, left in list(mesh.captures.recordings.items()):
+        ttnn.end_trace_capture(mesh, left.number, cq_id=queue)
+    for number in list(mesh.captures.traces):
+        ttnn.release_trace(mesh, number)
+    x = ttnn.from_torch(VALUES, dtype=ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)
+    ttnn.add(x, x)
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    y = ttnn.add(x, x)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    ttnn.execute_trace(mesh, trace, cq_id=0)
+    found = ttnn.to_torch(ttnn.get_device_tensors(y)[0])
+    ttnn.release_trace(mesh, trace)
+    return found
+
+
 class Interrupt:
     """A trace function that raises at the line of the package of this number, counted from the start."""
 
@@ -100,7 +117,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("idle_machine", "collected")
-@pytest.mark.parametrize("program", [steps, buffers])
+@pytest.mark.parametrize("program", [steps, buffers, captures])
 @pytest.mark.parametrize("queues", [1, 2])
 def test_ctrl_c_at_any_line_leaves_the_mesh_usable(program, queues):
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)

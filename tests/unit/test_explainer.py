@@ -471,6 +471,33 @@ def test_a_rank_that_never_joined_is_the_odd_one_of_a_failed_job():
     assert "never heard of" in explained(result)
 
 
+@pytest.mark.parametrize("told", ["killed by signal 1 (SIGHUP)", "exit code 129 without the end of its program", ""])
+def test_a_rank_that_a_signal_ended_before_it_joined_died_and_is_no_hang(told):
+    board = JobState(3, TIMEOUT)
+    board.update(0, heard(collective("init_distributed_context", 0, members=range(3))), 1.0)
+    board.connection_closed(0, 2.0)
+    if told:
+        board.process_exited(2, told)
+    board.process_exited(0, "killed by signal 15 (SIGTERM)")  # by mpirun, because of the other
+    board.process_exited(1, "killed by signal 15 (SIGTERM)")
+    result = board.decide_at_end(3.0, "killed by signal 1 (SIGHUP)")
+    assert explained(result).startswith("softmesh: rank 2 died: killed by signal 1 (SIGHUP)\n")
+
+
+def test_ranks_that_mpirun_ended_are_not_to_blame():
+    board = JobState(2, TIMEOUT)
+    assert not board.was_ended_from_outside  # nothing is known of their ends
+    for rank in range(2):
+        board.update(rank, {"state": "computing"}, 1.0)
+        board.process_exited(rank, "killed by signal 15 (SIGTERM)")
+    assert board.was_ended_from_outside
+    board.process_exited(1, "exit code 3 without the end of its program, as by os._exit")
+    assert not board.was_ended_from_outside
+    board.process_exited(1, "killed by signal 15 (SIGTERM)")
+    board.update(1, {"state": "raised", "error": "ValueError"}, 2.0)
+    assert not board.was_ended_from_outside
+
+
 def test_a_death_that_the_launcher_saw_is_said_at_once():
     board = JobState(2, TIMEOUT)
     board.process_died(1, "exited on signal 9 (Killed)", 1.0)

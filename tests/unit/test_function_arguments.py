@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -172,3 +173,11 @@ def test_a_wrong_name_is_answered_with_the_names_there_are(name: str, mesh: ttnn
     function, good = CALLS[name](mesh)
     with pytest.raises(TypeError, match=r"no argument 'colour'|unexpected keyword argument 'colour'"):
         function(**good, colour="red")
+
+
+def test_a_refusal_takes_no_longer_for_a_long_argument(mesh: ttnn.MeshDevice) -> None:
+    x = ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
+    begun = time.perf_counter()
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        ttnn.matmul(x, x, activation="x" * 1_000_000)
+    assert time.perf_counter() - begun < 5.0  # minutes, where the text is searched from each of its characters

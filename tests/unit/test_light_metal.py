@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh.light_metal.binary_format import LightMetalBinary
+from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 
 R = ttnn.ROW_MAJOR_LAYOUT
 
@@ -109,7 +109,14 @@ def test_captures_do_not_nest_and_need_a_beginning():
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda d: [], lambda d: d[:-1], lambda d: [0, *d[1:]], lambda d: [*d[:31], 0, *d[32:]]]
+    "damage",
+    [
+        lambda d: [],
+        lambda d: d[:-1],
+        lambda d: [0, *d[1:]],
+        lambda d: [*d[:31], 0, *d[32:]],
+        lambda d: [*d[:70], d[70] ^ 1, *d[71:]],
+    ],
 )
 def test_bytes_that_are_no_program_are_refused(mesh, damage):
     _, binary = recorded(lambda: ttnn.relu(ttnn.ones([32, 32], device=mesh, layout=ttnn.TILE_LAYOUT)))
@@ -119,10 +126,12 @@ def test_bytes_that_are_no_program_are_refused(mesh, damage):
 
 def test_a_run_that_fails_says_so_and_why(mesh):
     _, binary = recorded(lambda: ttnn.relu(ttnn.ones([32, 32], device=mesh, layout=ttnn.TILE_LAYOUT)))
-    text = bytes(binary.get_data()).replace(b'"relu"', b'"rely"')
+    table, blobs = unpacked(binary)
+    table["calls"] = [{**call, "name": call["name"].replace("relu", "rely")} for call in table["calls"]]
+    other_name = packed(table, blobs)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        assert ttnn.LightMetalReplay.create(LightMetalBinary(text), mesh).run() is False
+        assert ttnn.LightMetalReplay.create(other_name, mesh).run() is False
     assert "calls of rely cannot be recorded" in str(told[-1].message)
     other = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))
     with pytest.raises(ttnn.MeshError, match=r"recorded on a mesh \[1, 2\]"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run_0.json"
     path.write_text('{"version": 99}')
     with pytest.raises(ttnn.MeshError, match="not a recorded run of this version"):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[: len(text) // 2], lambda text: text.replace("matmul", "matmum", 1), lambda text: ""]
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    path = tmp_path / "run_0.json"
+    write_run(recorded(), path)
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(ttnn.MeshError, match=r"run_0.json: not a whole recorded run .* Record it again"):
         read_run(path)
 
 

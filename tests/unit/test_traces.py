@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -167,6 +168,24 @@ def test_transfers_and_waits_are_refused_while_recording(mesh):
     finally:
         ttnn.end_trace_capture(mesh, trace)
     assert torch.equal(ttnn.compose(x), values(1))
+
+
+def test_a_capture_that_ctrl_c_left_open_is_ended_by_the_call_that_errors_name(mesh):
+    x = put(values(1), mesh)
+    ttnn.relu(x)
+    before = mesh.allocator().get_statistics(ttnn.BufferType.DRAM)
+    ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.relu(x)  # and here comes Ctrl-C
+    with pytest.raises(ttnn.MeshError, match="Writes are not supported") as of_write:
+        put(values(2), mesh)
+    with pytest.raises(ttnn.MeshError, match="already being used for tracing") as of_begin:
+        ttnn.begin_trace_capture(mesh, cq_id=0)
+    (call,) = set(re.findall(r"end_trace_capture\(mesh_device, (\d+), cq_id=0\)", f"{of_write.value} {of_begin.value}"))
+    ttnn.end_trace_capture(mesh, int(call), cq_id=0)
+    ttnn.release_trace(mesh, int(call))
+    ttnn.release_trace(mesh, captured(mesh, ttnn.relu, x)[0])
+    gc.collect()
+    assert mesh.allocator().get_statistics(ttnn.BufferType.DRAM) == before
 
 
 def test_the_other_queue_goes_on_while_one_records(mesh):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from safetensors import safe_open
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.input_files.sealed_json import sealed
 from softmesh.train import SGD, AdamW, Linear, Module, Scheduler, on_mesh, parameter
 from softmesh.train.checkpoints import latest, load, save, saved
 from softmesh.train.layers import Initial, column, row
@@ -318,11 +320,17 @@ def mix_steps(folder: Path) -> None:
 def edit(folder: Path, change: Callable[[dict], None]) -> None:
     index = json.loads((folder / "index.json").read_text())
     change(index)
-    (folder / "index.json").write_text(json.dumps(index))
+    del index["checksum"]
+    (folder / "index.json").write_text(sealed(json.dumps(index)))
 
 
 def another_step(folder: Path) -> None:
     edit(folder, lambda index: index.update(step=5))
+
+
+def another_bit(folder: Path) -> None:
+    text = (folder / "index.json").read_text()
+    (folder / "index.json").write_text(text.replace('"step": 2', '"step": 3', 1))
 
 
 def cut_index(folder: Path) -> None:
@@ -368,6 +376,7 @@ DAMAGES = {
     mix_steps: rf"{PART} is tagged with step 1, its index with step 2: files of two checkpoints",
     another_step: r"step-00000002 is of step 5, and its name says step 2",
     cut_index: r"index.json is not the index of a checkpoint .* Restore the file, or load an earlier step",
+    another_bit: r"index.json is not the index of a checkpoint .it is damaged: its checksum is",
     deep_index: r"index.json is not the index of a checkpoint",
     another_format: r"its format is not 'softmesh checkpoint 1'",
     path_out_of_the_folder: r"'../x' is no file of this folder",
@@ -454,3 +463,25 @@ def test_a_step_is_a_number_and_a_folder_can_be_written_to(mesh, tmp_path):
         save(tmp_path, Net(mesh), step=-1)
     with pytest.raises(MeshError, match="cannot be written to"):
         save(tmp_path / "file", Net(mesh), step=1)
+
+
+def test_two_runs_that_save_into_one_folder_take_turns(mesh, tmp_path):
+    values = [torch.zeros(64, 64), torch.ones(64, 64)]
+    models = [[ttnn.from_torch(one, ttnn.float32, layout=ttnn.TILE_LAYOUT, device=mesh)] for one in values]
+    failed = []
+
+    def run(model):
+        try:
+            for step in range(8):
+                save(tmp_path, [model[0].requires_grad_()], step=step % 2)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    for step in (0, 1):
+        assert load(tmp_path, models[0], step=step).step == step  # its parts are of one run: the checksums agree

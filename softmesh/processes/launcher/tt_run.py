@@ -58,6 +58,9 @@ class HangWatch:
     def ended(self, outcome: Outcome) -> None:
         """What took the job down is told now, if it was not told before."""
         is_a_ranks_doing = outcome.code != 0 and not outcome.was_stopped and not outcome.killed_by
+        if is_a_ranks_doing and outcome.code == HANGS and self.explainer.was_ended_from_outside():
+            warn_of_ended_mpirun()
+            return
         self.explainer.job_ended(failed=is_a_ranks_doing, how=_how(outcome.code))
         if outcome.killed_by and self.explainer.verdict is None:
             warn_of_killed_mpirun(outcome)
@@ -67,6 +70,15 @@ def warn_of_killed_mpirun(outcome: Outcome) -> None:
     click.echo(
         f"softmesh: mpirun was {_how(outcome.code)}: its ranks ended with it, and none of them is to blame\n"
         "  remedy: look for what killed it: memory that ran out (dmesg tells), a scheduler's limit, somebody's kill",
+        err=True,
+    )
+
+
+def warn_of_ended_mpirun() -> None:
+    click.echo(
+        "softmesh: mpirun ended its ranks, as it does when it gets SIGTERM, SIGINT or SIGHUP, or where MPI_Abort is\n"
+        "called, which it tells above: none of them died by itself\n"
+        "  remedy: look for what told it to end: a scheduler's limit, somebody's kill, a closed terminal",
         err=True,
     )
 

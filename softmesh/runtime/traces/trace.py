@@ -298,10 +298,11 @@ def refuse_while_recording(device: MeshDevice | None, queue: int, said: str, doi
     """`said` is the chip's own sentence."""
     recording = recording_on(device, queue)
     if recording is not None:
+        number = int(recording.number)
         raise MeshError(
-            f"{said} {doing} was called on queue {queue}, on which trace {int(recording.number)} is being recorded "
-            f"since {recording.site}: a trace holds launches only. Do it before ttnn.begin_trace_capture or after "
-            "ttnn.end_trace_capture."
+            f"{said} {doing} was called on queue {queue}, on which trace {number} is being recorded since "
+            f"{recording.site}: a trace holds launches only. Do it before ttnn.begin_trace_capture or after "
+            f"ttnn.end_trace_capture(mesh_device, {number}, cq_id={queue})."
         )
 
 
@@ -312,10 +313,13 @@ BLOCKING = "Blocking is not supported when recording a trace."
 
 
 def begun(device: MeshDevice, queue: int, recording: Recording) -> None:
-    if queue in device.captures.recordings:
+    under_way = device.captures.recordings.get(queue)
+    if under_way is not None:
+        number = int(under_way.number)
         raise MeshError(
-            f"CQ {queue} is already being used for tracing tid {int(recording.number)}: the capture begun at "
-            f"{device.captures.recordings[queue].site} has not ended. Call ttnn.end_trace_capture for it first."
+            f"CQ {queue} is already being used for tracing tid {number}: the capture begun at {under_way.site} has not "
+            f"ended. Where an error or Ctrl-C left it open, ttnn.end_trace_capture(mesh_device, {number}, "
+            f"cq_id={queue}) ends it, and ttnn.release_trace(mesh_device, {number}) forgets it."
         )
     recorded = (one.number for one in device.captures.recordings.values())
     if int(recording.number) in device.captures.traces or recording.number in recorded:

@@ -6,16 +6,21 @@ were. A step that is saved again gets a revision: `step-00000100.1`.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import shutil
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from softmesh.errors import ArgumentValueError, MeshError
 
 INDEX = "index.json"
+_SECONDS_FOR_OTHERS = 60.0  # to save what they are saving
 _UNFINISHED = ".saving-"
 _NAME = re.compile(r"step-(\d{8,18})(?:\.(\d{1,9}))?")
 
@@ -40,6 +45,10 @@ def saved(folder: str | os.PathLike[str]) -> list[Path]:
         inside = list(Path(folder).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return []
+        raise MeshError(f"{folder} cannot be read: {error.strerror or error}.") from error
     found = [(tag, path) for path in inside if (tag := tag_of(path)) and (path / INDEX).is_file()]
     return [path for _, path in sorted(found)]
 
@@ -78,10 +87,41 @@ def _listed(steps: list[int]) -> str:
     return f"steps {shown}" if len(steps) <= 8 else f"{len(steps)} steps, the last ones {shown}"
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """No other process and no other thread saves into this folder meanwhile: parts of two runs are never mixed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise MeshError(f"Checkpoint: {folder} cannot be written to: {error}.") from error
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    deadline = time.monotonic() + _SECONDS_FOR_OTHERS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise MeshError(
+                    f"Checkpoint: another run has been saving into {folder} for {_SECONDS_FOR_OTHERS:.0f} s. Give each "
+                    "run a folder of its own, or end the other one."
+                ) from None
+            time.sleep(0.01)
+        except OSError:  # a file system without locks
+            return
+
+
 def begin(folder: Path, step: int) -> Path:
     """An empty folder to write into. What an earlier crash left unfinished is removed."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left)
         unfinished = unfinished_name(folder, step)
@@ -97,6 +137,15 @@ def unfinished_name(folder: Path, step: int) -> Path:
 
 def finish(unfinished: Path, step: int, keep: int | None) -> Path:
     """Give the checkpoint its name, then let older ones go."""
+    try:
+        return _finished(unfinished, step, keep)
+    except OSError as error:
+        raise MeshError(
+            f"Checkpoint: {unfinished} could not be finished ({error}). Checkpoints that were there are untouched."
+        ) from error
+
+
+def _finished(unfinished: Path, step: int, keep: int | None) -> Path:
     folder = unfinished.parent
     flush(unfinished)
     same = [path for path in folder.iterdir() if (tag := tag_of(path)) and tag.step == step]

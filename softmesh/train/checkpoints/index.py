@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from softmesh.arguments import described
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.input_files.sealed_json import is_sealed, sealed
 from softmesh.input_files.text_files import readable
 from softmesh.train.checkpoints.folders import INDEX
 from softmesh.train.checkpoints.shard_regions import StoredBlock
@@ -52,6 +54,7 @@ class Index:
     scheduler: Mapping[str, Any] | None = None
     random: tuple[Mapping[str, Any], ...] = ()  # of each process
     extra: Mapping[str, Any] = field(default_factory=dict)
+    is_checked: bool = True  # against a checksum, which older checkpoints do not have
 
 
 def part_text(part: Mapping[str, Entry]) -> str:
@@ -84,14 +87,15 @@ def _check_same(key: str, one: Entry, other: Entry) -> None:
 
 
 def write(folder: Path, index: Index) -> Path:
+    fields = {name: value for name, value in vars(index).items() if name != "is_checked"}
     whole = {
         "format": FORMAT,
-        **vars(index),
+        **fields,
         "extra": dict(index.extra),
         "tensors": {key: _entry_json(entry) for key, entry in index.tensors.items()},
     }
     path = folder / INDEX
-    text = _text(whole, "optimizer, scheduler and extra")
+    text = sealed(_text(whole, "optimizer, scheduler and extra"))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -127,10 +131,13 @@ def _has_text_as_keys(value: object) -> bool:
 def read(folder: Path) -> Index:
     path = folder / INDEX
     try:
+        if not os.path.isfile(path):
+            raise ValueError("it is not a plain file" if os.path.exists(path) else "there is no such file")
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES // 2**20} MiB")
-        given = json.loads(path.read_text(encoding="utf-8"))
-        return _index(given)
+        text = path.read_text(encoding="utf-8")
+        is_checked = is_sealed(text)
+        return _index(json.loads(text), is_checked)
     except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise MeshError(
             f"{path} is not the index of a checkpoint ({readable(str(error))}). Restore the file, "
@@ -138,7 +145,7 @@ def read(folder: Path) -> Index:
         ) from error
 
 
-def _index(given: Any) -> Index:
+def _index(given: Any, is_checked: bool) -> Index:
     if not isinstance(given, dict) or given.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
     axes = given["axes"]
@@ -151,6 +158,7 @@ def _index(given: Any) -> Index:
         None if given["scheduler"] is None else _mapping(given["scheduler"]),
         tuple(map(_mapping, given["random"])),
         _mapping(given["extra"]),
+        is_checked,
     )
 
 

@@ -55,6 +55,8 @@ class ShardFiles:
             if not found:
                 continue
             stored = self._stored(piece, key)
+            if not index.is_checked:
+                self._remark_that_nothing_is_checked()
             self._check_sum(piece, key)
             for cut in found:
                 values = stored[cut.source]

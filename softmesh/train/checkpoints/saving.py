@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -53,25 +54,27 @@ def save(
     together = ranks or _holders(found)
     name = f"part-{together.rank:05d}-of-{together.size:05d}.safetensors"
     entries, tensors = _own_part(found, kept, name)
-    unfinished = _begun(Path(folder), step, together)
-    _write_part(unfinished / name, tensors, step)
-    parts = _gathered(entries, together)
-    merged = index.merged([text for text, _ in parts])  # by all of them: all refuse what cannot be merged
-    if together.rank == 0:
-        whole = Index(
-            step,
-            tuple(found.device.shape),
-            axis_names(found.device),
-            merged,
-            None if kept is None else {"kind": kept.kind, "values": kept.values},
-            schedule,
-            tuple(random for _, random in parts),
-            extra or {},
-        )
-        folders.flush(index.write(unfinished, whole))
-        folders.finish(unfinished, step, keep)
+    finished = None
+    with folders.held(Path(folder)) if together.rank == 0 else nullcontext():
+        unfinished = _begun(Path(folder), step, together)
+        _write_part(unfinished / name, tensors, step)
+        parts = _gathered(entries, together)
+        merged = index.merged([text for text, _ in parts])  # by all of them: all refuse what cannot be merged
+        if together.rank == 0:
+            whole = Index(
+                step,
+                tuple(found.device.shape),
+                axis_names(found.device),
+                merged,
+                None if kept is None else {"kind": kept.kind, "values": kept.values},
+                schedule,
+                tuple(random for _, random in parts),
+                extra or {},
+            )
+            folders.flush(index.write(unfinished, whole))
+            finished = folders.finish(unfinished, step, keep)
     together.barrier(op="save a checkpoint")
-    return folders.chosen(Path(folder), step)
+    return finished or folders.chosen(Path(folder), step)
 
 
 def _check_step(step: int) -> None:
