@@ -85,6 +85,7 @@ class CollectivePlanner(Planner):
         moved = span.over_blocks(declared.move(groups[0]), held)
         compute = self._computation(moved.compute)
         plan = Plan(compute, tuple(self._spreads(dists, groups)), cost=declared.cost or moves_bytes)
+        plan.derivation = span.derivation(declared, held)
         plan.remarks = tuple(remarks) if declared.needs_fabric else ()
         lead = groups[0].lead
         kept_at = set() if self.target is None else self._kept_at()

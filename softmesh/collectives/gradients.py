@@ -1,7 +1,8 @@
 """Backward passes of collectives: the gradient of a collective is its conjugate (all_gather and reduce_scatter).
 
 The conjugates of the common ones are collectives again, so that a backward pass shows its traffic as a forward
-pass does. Any other is run once more on pieces that torch can derive, one for each device.
+pass does. Any other is run once more on pieces that torch can derive, one for each device, of all processes that
+hold the mesh.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class CollectiveOp(torch.autograd.Function):
         found: list[torch.Tensor | None]
         with torch.no_grad():
             gradient = None
-            if gradients[0] is not None:
+            if gradients[0] is not None and (conjugate is not None or op.name in _ADDED_UP):
                 names = op.definition.signature.named(ctx.values, range(len(ctx.values)))
                 gradient = as_tensor(unwrap_gradient(gradients[0]), plan.outputs[0], tensors[0])
                 gradient = told_apart(gradient, f"backward of {op.name}")
@@ -81,7 +82,13 @@ class CollectiveOp(torch.autograd.Function):
             if conjugate is not None and gradient is not None and rank >= _FEWEST_DIMS:
                 found = [under_grid_of(conjugate(gradient, names), tensors[0].view_distribution())]
             else:
-                found = _derived(op, plan, ctx.values, tensors, gradients)
+                reload_values(tensor.view_data() for tensor in tensors)
+                if plan.derivation is not None:
+                    plain = [None if one is None else unwrap_gradient(one) for one in gradients]
+                    with natively():
+                        found = plan.derivation.gradients(plan.adapts, ctx.own, plain)
+                else:
+                    found = _derived(op, plan, ctx.values, tensors, gradients)
         each = iter(found)
         answer = [next(each, None) if isinstance(value, torch.Tensor) else None for value in ctx.own]
         shaped = [
@@ -151,13 +158,6 @@ def _derived(
     gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor | None]:
     """Run once more, each device with a piece of its own that torch derives."""
-    device = tensors[0].storage.device
-    if device is not None and device.block is not None:
-        raise MeshError(
-            f"{op.name}: gradients through it are not modelled where several processes hold one mesh. "
-            "Use all_gather, reduce_scatter or all_reduce."
-        )
-    reload_values(tensor.view_data() for tensor in tensors)
     leaves = {id(tensor): _leaf_per_device(tensor) for tensor in tensors}
     replaced = [_replaced(value, leaves) for value in values]
     names = op.definition.signature.named(replaced, range(len(replaced)))

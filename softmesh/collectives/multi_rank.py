@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from softmesh.collectives.collective_spec import GroupComputation
-from softmesh.collectives.device_groups import Group
+from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
+from softmesh.collectives.device_groups import Group, group_of
 from softmesh.collectives.partitioned_sums import PeerRanks, all_columns, sums_of_columns
 from softmesh.collectives.torch_expressions import AllGather, AllReduce, ReduceScatter, before, dealt
 from softmesh.placement.distribution import Distribution, distribution
+from softmesh.placement.placements import LOCAL
 from softmesh.placement.process_blocks import Block
 from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout
 from softmesh.processes.rank_grid import RankGrid
@@ -193,6 +194,10 @@ class RankSpan:
         shared = self._with_split_work(moved.compute, held[0], compute) if len(held) == 1 else compute
         return replace(moved, compute=over_host(shared), dists=tuple(map(block.narrow, moved.dists)))
 
+    def derivation(self, declared: CollectiveSpec, held: Sequence[Distribution]) -> BlockDerivation | None:
+        """How gradients pass it where torch derives them, for blocks; None where this process holds the whole mesh."""
+        return None if self.block is None else BlockDerivation(self, self.block, declared, tuple(held))
+
     def _with_split_work(self, compute: object, dist: Distribution, alone: Callable[..., Any]) -> Callable[..., Any]:
         """The collective with its work dealt out, where that can be; `alone` each process does all of it."""
         block, ranks = self.block, self.ranks
@@ -220,3 +225,59 @@ class RankSpan:
         ranks = self.ranks
         assert ranks is not None
         return block.widened(data, dist, self.axes, lambda d, axes: ranks.gather(d, axes, self.op))
+
+    def gathered_pieces(self, data: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
+        """What each device has of its own, of all blocks: `grid` are the devices of this one."""
+        assert self.ranks is not None
+        pieces, axes = data.expand(*grid, *data.shape[len(grid) :]), self.ranks.split_axes(self.axes)
+        return self.ranks.gather(pieces, axes, self.op) if axes else pieces
+
+
+@dataclass(frozen=True)
+class BlockDerivation:
+    """Gradients of a collective between blocks: of the blocks of all side by side, each device with its own piece."""
+
+    span: RankSpan
+    block: Block
+    declared: CollectiveSpec
+    held: tuple[Distribution, ...]
+
+    def gradients(
+        self, adapts: Sequence[Any], data: Sequence[Any], gradients: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """Of each operand that is a tensor, on the devices of this process."""
+        dists = iter(self.held)
+        leaves = [
+            self._leaf(one if adapt is None else adapt(one), next(dists)) if isinstance(one, torch.Tensor) else one
+            for adapt, one in zip(adapts, data, strict=True)
+        ]
+        given = [None if one is None else self.span.gathered_pieces(one, self.block.shape) for one in gradients]
+        joined = self.span.joined_distribution(self.held[0])
+        apart = joined.with_placements((LOCAL,) * joined.lead)
+        whole = self.declared.move(group_of(apart, self.declared.cluster_axis))
+        with torch.enable_grad():
+            made = whole.compute(*leaves)
+            pairs = [
+                (result.expand(seed.shape), seed.to(result))
+                for result, seed in zip([made] if isinstance(made, torch.Tensor) else made, given, strict=True)
+                if seed is not None and result.requires_grad
+            ]
+        wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        outs, seeds = zip(*pairs, strict=True) if pairs else ((), ())
+        found = iter(torch.autograd.grad(outs, wanted, seeds, allow_unused=True) if outs else ())
+        return [
+            self._own(next(found, None), one) if leaf.requires_grad else None
+            for leaf, one in zip(leaves, data, strict=True)
+            if isinstance(one, torch.Tensor)
+        ]
+
+    def _leaf(self, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
+        pieces = self.span.gathered_pieces(data, dist.grid)
+        return pieces.clone().requires_grad_() if pieces.is_floating_point() else pieces
+
+    def _own(self, gradient: torch.Tensor | None, data: torch.Tensor) -> torch.Tensor | None:
+        if gradient is None:
+            return None
+        for axis in self.span.axes:
+            gradient = gradient.narrow(axis, self.block.origin[axis], self.block.shape[axis])
+        return gradient.to(data)

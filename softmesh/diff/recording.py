@@ -119,6 +119,11 @@ class Recorder:
             return
         run = self.run
         if command.device is not None:
+            if command.device.ranks is not None:
+                raise MeshError(
+                    f"{command.name}: several processes hold this mesh, and each sees its own block alone, which says "
+                    "nothing of the whole. Compare in one process, on a mesh of the same shape."
+                )
             run.mesh = max(run.mesh, tuple(command.device.shape), key=lambda shape: (_product(shape), shape))
         written = {tensor.view_data().data_ptr() for tensor in command.outputs}
         inputs = tuple(self._operand(tensor, written) for tensor in command.inputs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -75,6 +75,16 @@ class Local:
     is_one_value: Callable[[Situation], bool] | None = None  # of operands so placed, where the rule takes others too
 
 
+class Derivation(Protocol):
+    """How gradients pass an op that reads devices of other processes."""
+
+    def gradients(
+        self, adapts: Sequence[Adapt], data: Sequence[Any], gradients: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
+        """Of each operand that is a tensor, on the devices of this process."""
+        ...
+
+
 @dataclass(eq=False)
 class Plan:
     """`adapts[i]` prepares operand i (None: as it is); `finishes` round the results."""
@@ -91,6 +101,7 @@ class Plan:
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
+    derivation: Derivation | None = None  # None: this process has all that it reads
     operand_dists: tuple[Distribution | None, ...] = ()
     wide_adapts: tuple[Adapt, ...] | None = None  # for operands that have a piece of their own on each device
 

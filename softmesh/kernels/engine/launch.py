@@ -8,6 +8,7 @@ again with a run for each device, all of them under one scheduler. A program rem
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ from softmesh.tensor.device_pages import TensorBytes
 
 if TYPE_CHECKING:
     from softmesh.kernels.program.program import Program
+    from softmesh.processes.rank_grid import RankGrid
 
 _SEMAPHORE_BYTES = 16
 
@@ -63,24 +65,18 @@ class Launch:
         places = ((place.intersection(local), program) for place, program in parts)
         self._facts = ChipFacts.of(mesh)
         self._own = [(mesh_slice_of(mesh, place), program) for place, program in places if place is not None]
-        self._runs_everywhere = sum(place.shape().mesh_size() for place, _ in parts) == mesh.shape.mesh_size()
-        self._is_one_program = len(parts) == 1
+        self._is_alike = len(parts) == 1 and parts[0][0].shape().mesh_size() == mesh.shape.mesh_size()
         self._many = [program for mesh_slice, program in self._own if mesh_slice.covers_many_devices]
         self._each: list[tuple[MeshSlice, Program]] | None = None  # device by device, once that was needed
 
     def run(self, mesh: MeshDevice, known: Sequence[MemoryWithLayout] = ()) -> Touched:
         """`known`: memories that need not be looked for by their address."""
         touched = self._run(mesh, known)
-        if mesh.ranks is not None and self._runs_everywhere:  # else some processes do not know what others write
-            self._note_apart(touched, mesh.ranks.split_axes(range(mesh.shape.dims())))
+        if mesh.ranks is not None and self._is_alike:
+            _note_apart(touched, mesh.ranks.split_axes(range(mesh.shape.dims())))
+        elif mesh.ranks is not None:
+            _note_apart_everywhere(mesh, mesh.ranks, touched)
         return touched
-
-    def _note_apart(self, touched: Touched, axes: Sequence[int]) -> None:
-        """What was written may differ between processes, unless all devices ran one program on what they share."""
-        apart = [axis for axis in axes if not self._is_one_program or any(_may_differ(m, axis) for m in touched.reads)]
-        for memory in touched.writes if apart else ():
-            if isinstance(memory, TensorBytes):
-                memory.tensor.storage.note_apart(apart)
 
     def _run(self, mesh: MeshDevice, known: Sequence[MemoryWithLayout]) -> Touched:
         if not any(program.kernels for _, program in self._own):
@@ -114,6 +110,24 @@ class Launch:
         for mesh_slice, program in parts:
             _load_program(launch_state.add(mesh_slice, program.is_strict), program)
         return launch_state
+
+
+def _note_apart(touched: Touched, axes: Sequence[int]) -> None:
+    """All devices ran one program: what it wrote differs between processes where something it read does."""
+    apart = [axis for axis in axes if any(_may_differ(memory, axis) for memory in touched.reads)]
+    for memory in touched.writes if apart else ():
+        if isinstance(memory, TensorBytes):
+            memory.tensor.storage.note_apart(apart)
+
+
+def _note_apart_everywhere(mesh: MeshDevice, ranks: RankGrid, touched: Touched) -> None:
+    """Some devices ran another program or none, and their processes learn here what was written elsewhere."""
+    own = {(memory.buffer_type.name, memory.address) for memory in touched.writes if isinstance(memory, TensorBytes)}
+    told = ranks.context.allgather_bytes(json.dumps(sorted(own)).encode(), op="a launch on a part of the mesh")
+    for buffer_type, address in {(kind, at) for message in told for kind, at in json.loads(bytes(message))}:
+        memory = owner_at(mesh, BufferType[buffer_type], address)
+        if isinstance(memory, TensorBytes):
+            memory.tensor.storage.note_apart(range(mesh.shape.dims()))
 
 
 def _may_differ(memory: PagedMemory, axis: int) -> bool:
