@@ -155,11 +155,9 @@ def _trials(given: CallDescription, devices: int) -> Iterator[tuple[Placement, .
         yield from (words for words in product(*several) if any(word is not REPLICATE for word in words))
         return
     alike = sorted({word.dim for words in several for word in words if isinstance(word, Shard)})
-    yield from (tuple(Shard(dim) if Shard(dim) in words else REPLICATE for words in several) for dim in alike)
-    if not all(operand.is_float for operand in given.operands):
-        for dim in alike:
-            able = (Shard(dim) in words and o.is_float for words, o in zip(several, given.operands, strict=True))
-            yield tuple(Shard(dim) if yes else REPLICATE for yes in able)
+    of_values = [words if operand.is_float else [] for words, operand in zip(several, given.operands, strict=True)]
+    for able in (several, of_values):
+        yield from (tuple(Shard(dim) if Shard(dim) in words else REPLICATE for words in able) for dim in alike)
     for at, words in enumerate(several):
         for word in words[1:]:
             yield tuple(word if i == at else REPLICATE for i in range(len(several)))

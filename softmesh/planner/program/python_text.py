@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import math
+from collections.abc import Callable
 from dataclasses import fields
 from enum import Enum
 from typing import Any
@@ -26,35 +28,30 @@ class Unwritable(Exception):
 
 
 def literal(value: Any) -> str:
-    if isinstance(value, Extent):
-        return f"{value.whole} // {' // '.join(f'mesh.shape[{axis}]' for axis in value.axes)}"
-    if isinstance(value, DataType):
-        return f"ttnn.{value.name.lower()}"
-    if isinstance(value, Layout):
-        return f"ttnn.{value.name}_LAYOUT"
     for name, known in _MEMORY.items():
         if value == known:
             return f"ttnn.{name}"
+    write = next((write for kind, write in _WRITTEN.items() if isinstance(value, kind)), None)
+    if write is not None:
+        return write(value)
     if isinstance(value, Enum):
         return f"ttnn.{type(value).__name__}.{value.name}"
-    if isinstance(value, UnaryWithParam):
-        return f"ttnn.UnaryWithParam({', '.join(map(literal, (value.op_type, *value.params)))})"
-    if isinstance(value, WormholeComputeKernelConfig):
-        return _precision_name(value)
-    if isinstance(value, Conv2dConfig):
-        return f"ttnn.Conv2dConfig({', '.join(_chosen(value))})"
-    if isinstance(value, CoreGrid):
-        return f"ttnn.CoreGrid(x={value.x}, y={value.y})"
-    if value is None or isinstance(value, bool | int | str):
-        return quoted(value) if isinstance(value, str) else repr(value)
-    if isinstance(value, float):
-        return f'float("{value}")' if value != value or value in (float("inf"), -float("inf")) else repr(value)
-    if isinstance(value, tuple | list):
-        items = ", ".join(map(literal, value))
-        if isinstance(value, list):
-            return f"[{items}]"
-        return f"({items},)" if len(value) == 1 else f"({items})"
+    if value is None or isinstance(value, bool | int):
+        return repr(value)
     raise Unwritable(f"{value!r}")
+
+
+def _extent(value: Extent) -> str:
+    return f"{value.whole} // {' // '.join(f'mesh.shape[{axis}]' for axis in value.axes)}"
+
+
+def _float(value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
+
+
+def _tuple(value: tuple[Any, ...]) -> str:
+    items = ", ".join(map(literal, value))
+    return f"({items},)" if len(value) == 1 else f"({items})"
 
 
 def precision_lines(graph: OpGraph) -> list[str]:
@@ -86,6 +83,21 @@ def _precision_name(config: WormholeComputeKernelConfig) -> str:
 def quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+_WRITTEN: dict[type, Callable[[Any], str]] = {
+    Extent: _extent,
+    DataType: lambda dtype: f"ttnn.{dtype.name.lower()}",
+    Layout: lambda layout: f"ttnn.{layout.name}_LAYOUT",
+    UnaryWithParam: lambda one: f"ttnn.UnaryWithParam({', '.join(map(literal, (one.op_type, *one.params)))})",
+    WormholeComputeKernelConfig: lambda config: _precision_name(config),
+    Conv2dConfig: lambda config: f"ttnn.Conv2dConfig({', '.join(_chosen(config))})",
+    CoreGrid: lambda grid: f"ttnn.CoreGrid(x={grid.x}, y={grid.y})",
+    str: quoted,
+    float: _float,
+    tuple: _tuple,
+    list: lambda items: f"[{', '.join(map(literal, items))}]",
+}
 
 
 class Names:
