@@ -119,8 +119,6 @@ def read_run(path: Path) -> RecordedRun:
             raise MeshError(f"{path}: not a recorded run of this version of softmesh.")
         return _run_of(found)
     except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
-        if isinstance(error, MeshError):
-            raise
         raise MeshError(f"{path}: not a whole recorded run ({readable(str(error))[:300]}). Record it again.") from None
 
 

@@ -6,10 +6,11 @@ functions, which some calls call in turn, are left as they are.
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 from traceback import walk_tb
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from softmesh.callsite import is_ours
@@ -17,7 +18,7 @@ from softmesh.dispatch.refusal import called_with
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshError, TensorIndexError
 
 UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _TOLD_AS: tuple[tuple[type[Exception], type[SoftmeshError]], ...] = (
     (LookupError, TensorIndexError),
     (ValueError, ArgumentValueError),
@@ -40,7 +41,9 @@ def told_as_of_the_call(
     name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> SoftmeshError | None:
     """The error in words; None for one that is told already, or that comes from a function of the program."""
-    if isinstance(error, SoftmeshError | Warning | NotImplementedError) or _passed_the_program(error.__traceback__):
+    if isinstance(error, SoftmeshError | Warning | NotImplementedError | RecursionError) or _passed_the_program(
+        error.__traceback__
+    ):
         return None
     said = str(error).partition("\n")[0] or "no more is known"
     cause = next((words for pattern, words in _CAUSES.items() if re.search(pattern, said)), None)
@@ -52,5 +55,12 @@ def told_as_of_the_call(
 
 def _passed_the_program(trace: TracebackType | None) -> bool:
     """Whether the error comes out of a function that is neither softmesh's nor of a library."""
-    files = (frame.f_code.co_filename for frame, _ in walk_tb(trace))
-    return not all(is_ours(file) or file.startswith(("<", *_LIBRARIES)) for file in files)
+    return not all(map(_is_foreign, (frame for frame, _ in walk_tb(trace))))
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    """Of softmesh or a library. Code without a file (`<string>`) is that of the module for which it was made."""
+    file = frame.f_code.co_filename
+    if file.startswith("<") and not file.startswith("<frozen "):
+        file = str(frame.f_globals.get("__file__") or file)
+    return is_ours(file) or file.startswith(("<frozen ", *_LIBRARIES))

@@ -182,7 +182,7 @@ def _outcome(given: CallDescription, words: tuple[Placement, ...], devices: int)
         if local.is_one_value is not None and not local.is_one_value(at):
             return None
         answer = local.rule(at)
-    except (SoftmeshError, UsesPartial, RuntimeError, IndexError, ValueError, TypeError):
+    except (SoftmeshError, UsesPartial, RuntimeError, IndexError, ValueError, TypeError, AttributeError):
         return None
     found = {answer} if isinstance(answer, Placement) else set(answer)
     gives = found.pop()

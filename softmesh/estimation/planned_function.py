@@ -44,7 +44,7 @@ def planned_in(file: str, args: Sequence[str], system: str) -> Planned:
         module = _loaded(Path(path))
     own = {key: value for key, value in vars(module).items() if _is_own(value, module) and not key.startswith("_")}
     if name not in own:
-        raise ArgumentError(f"{path} has no function {name!r}.{did_you_mean(name, list(own))}")
+        raise ArgumentError(f"{path} has no function or torch module {name!r}.{did_you_mean(name, list(own))}")
     found = own[name]
     if isinstance(found, type) and issubclass(found, torch.nn.Module):
         found, args = _made(found, args)
@@ -55,9 +55,9 @@ def planned_in(file: str, args: Sequence[str], system: str) -> Planned:
 
 def _is_own(value: Any, module: ModuleType) -> bool:
     """A function, class or callable value of this file, and not one that it imports."""
-    if inspect.isfunction(value) or isinstance(value, type):
-        return value.__module__ == module.__name__
-    return callable(value) and not isinstance(value, ModuleType)
+    if inspect.isroutine(value) or isinstance(value, type):
+        return getattr(value, "__module__", None) == module.__name__
+    return callable(value)
 
 
 def _made(kind: type[torch.nn.Module], args: Sequence[str]) -> tuple[torch.nn.Module, list[str]]:
@@ -76,7 +76,7 @@ def _function_of_a_device(path: Path, args: Sequence[str]) -> str | None:
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except SyntaxError as error:
-        raise ArgumentError(f"{path}:{error.lineno}: {error.msg}") from None
+        raise ArgumentError(f"{path}{_line_of(error)}: {error.msg}") from None
     functions = [one for one in tree.body if isinstance(one, ast.FunctionDef)]
     called = {
         word
@@ -98,6 +98,10 @@ def _function_of_a_device(path: Path, args: Sequence[str]) -> str | None:
             f"Which function of {path} is to be planned? Of a device it has: {', '.join(names)}. Write {path}:NAME."
         )
     return names[0] if names else None
+
+
+def _line_of(error: SyntaxError) -> str:
+    return "" if error.lineno is None else f":{error.lineno}"
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
@@ -133,7 +137,7 @@ def _loaded(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise ArgumentError(f"{path}:{error.lineno}: {error.msg}") from None
+        raise ArgumentError(f"{path}{_line_of(error)}: {error.msg}") from None
     return module
 
 
@@ -174,7 +178,10 @@ def _tensor_of(text: str, value: str) -> torch.Tensor:
     dtype = getattr(torch, told[2] or "float32", None)
     if not isinstance(dtype, torch.dtype):
         raise ArgumentError(f"{text!r}: torch has no dtype {told[2]!r}.")
-    return torch.zeros((), dtype=dtype).expand([int(n) for n in told[1].split("x")])
+    try:
+        return torch.zeros((), dtype=dtype).expand([int(n) for n in told[1].split("x")])
+    except (OverflowError, RuntimeError, TypeError, ValueError):
+        raise ArgumentError(f"{text!r}: torch has no tensor of this shape.") from None
 
 
 def user_line(error: BaseException, file: str) -> str:

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from softmesh.errors import DeviceMemoryWarning
+from softmesh.errors import DeviceMemoryWarning, NotModelled
+from softmesh.input_files.text_files import printable
 from softmesh.one_device import on_one_device
 from softmesh.planner.capture import TooManyOps
 from softmesh.program_start import as_program, output_to_stderr, run_as_main
@@ -30,12 +31,13 @@ class WholeProgram:
         self.ended_by: BaseException | None = None
 
     def __call__(self) -> None:
+        self.ended_by = None
         with _on(self._system), on_one_device(), output_to_stderr(), as_program(self.file, self._args, False):
             try:
                 run_as_main(self.file, False)
             except SystemExit as ended:
                 self.ended_by = ended if ended.code else None
-            except TooManyOps:
+            except (TooManyOps, NotModelled):  # what cannot be planned, and not what ended the program
                 raise
             except Exception as error:
                 self.ended_by = error
@@ -46,8 +48,15 @@ class WholeProgram:
         if error is None:
             return None
         kind = "exit code" if isinstance(error, SystemExit) else type(error).__name__
-        said = str(error).strip().partition("\n")[0][:_MOST_SAID].rstrip(".")
+        said = _words_of(error).strip().partition("\n")[0][:_MOST_SAID].rstrip(".")
         return f"{kind} {said}" if isinstance(error, SystemExit) else f"{kind}: {said}" if said else kind
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return printable(str(error))
+    except Exception:  # of the program's own class
+        return "its text cannot be had"
 
 
 @contextmanager

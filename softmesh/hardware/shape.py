@@ -46,7 +46,7 @@ class Shape(tuple[int, ...]):
         """
         rank = checked_int("to_rank", "rank", rank)
         if rank > _MOST_DIMS:
-            raise ArgumentValueError(f"to_rank: no tensor has {rank} dims.")
+            raise MeshError(f"to_rank: no tensor has {rank} dims.")
         surplus = max(len(self) - rank, 0)
         extents = tuple(self)
         if any(extent != 1 for extent in extents[:surplus]):

@@ -188,7 +188,7 @@ class _Recorder:
         else:
             target = None
         operands: list[int] = []
-        refs, given = list(bound), dict(zip(signature.names, bound, strict=True))
+        refs, given = computed_with(op, bound), dict(zip(signature.names, bound, strict=True))
         for at in signature.operand_at:
             refs[at] = self._referred(bound[at], operands)
         tensors = [tensor for at in signature.operand_at for tensor in _tensors_of(bound[at])]
@@ -311,9 +311,17 @@ class _Recorder:
         return number if earlier is None else self._root(earlier)
 
 
+def computed_with(op: Operation, bound: list[Any]) -> list[Any]:
+    """The arguments less tensors that are no operands: masks and buffers for the cores of one device."""
+    signature = op.definition.signature
+    extra = {at for at in signature.tuning_at if isinstance(bound[at], Tensor)}
+    return [signature.defaults[at] if at in extra else value for at, value in enumerate(bound)]
+
+
 def _check_plain(op: Operation, bound: list[Any]) -> None:
     """Neither an op that knows the place of its device, nor one that takes values in another order from shards."""
-    if "cluster_axis" in op.definition.signature.names:
+    names = op.definition.signature.names
+    if "cluster_axis" in names and bound[names.index("cluster_axis")] is not None:
         raise NotModelled(
             f"softmesh.plan: {op.name} at {user_call_site()} does what belongs to the place of a device along an axis "
             "of the mesh, and a function that is to be planned is written as on one device."

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import index
+from typing import SupportsIndex
 
 from softmesh.distributed.layouts import Extents, Value, described
 from softmesh.errors import ArgumentError
@@ -134,6 +136,11 @@ class PiecesOf(Constraint):
         return Value(value.shape, 0, mesh).local_shape(home.layout)[dim] % self.unit == 0
 
 
+def _is_whole(number: object) -> bool:
+    """Also one of numpy's."""
+    return isinstance(number, SupportsIndex) and not isinstance(number, bool)
+
+
 @dataclass(frozen=True)
 class UsersAxis(Constraint):
     """An axis that is kept for users: each of its devices serves some of them, and nothing is sent along it.
@@ -144,8 +151,9 @@ class UsersAxis(Constraint):
     axis: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.axis, int):
+        if not _is_whole(self.axis):
             raise ArgumentError(f"UsersAxis: the number of an axis of the mesh, got {self.axis!r}.")
+        object.__setattr__(self, "axis", index(self.axis))
 
     def __str__(self) -> str:
         return f"axis {self.axis} is kept for users"
@@ -199,9 +207,9 @@ class MeshShapeIs(Constraint):
 
     def __post_init__(self) -> None:
         found = tuple(self.shape) if isinstance(self.shape, Iterable) else ()
-        if not found or not all(isinstance(n, int) and n > 0 for n in found):
+        if not found or not all(_is_whole(n) and n > 0 for n in found):
             raise ArgumentError(f"MeshShapeIs: a shape such as (2, 4), got {self.shape!r}.")
-        object.__setattr__(self, "shape", found)
+        object.__setattr__(self, "shape", tuple(map(index, found)))
 
     def __str__(self) -> str:
         return f"the mesh is {'x'.join(map(str, self.shape))}"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from softmesh.dispatch.operation import OPERATIONS
+from softmesh.errors import NotModelled
 from softmesh.hardware.enums import DataType, Layout
 
 Shape = tuple[int, ...]
@@ -205,9 +206,11 @@ def cast(x: Any, start: torch.dtype, end: torch.dtype) -> Any:
     if end.is_floating_point:
         is_integer = x.dtype in (DataType.UINT32, DataType.INT32)
         return OPERATIONS["typecast"](OPERATIONS["to_layout"](x, Layout.TILE), DataType.BFLOAT16) if is_integer else x
-    if start.is_floating_point:
-        return OPERATIONS["ne"](x, 0.0) if end is torch.bool else OPERATIONS["trunc"](x)
-    return x
+    if end is torch.bool:
+        return x if start is torch.bool else OPERATIONS["ne"](OPERATIONS["to_layout"](x, Layout.TILE), 0)
+    if end not in (torch.int32, torch.int64):
+        raise NotModelled(f"softmesh.plan: the torch module casts to {end}, which would wrap: keep it in torch.int32.")
+    return OPERATIONS["trunc"](x) if start.is_floating_point else x
 
 
 def _where(shape: Shape, condition: Any, a: Any, b: Any) -> Any:

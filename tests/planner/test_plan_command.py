@@ -173,7 +173,8 @@ def test_helpers_are_not_planned_and_what_a_function_needs_is_told(tmp_path: Pat
 
 
 def test_a_function_that_is_not_there_is_told(program: str, tmp_path: Path) -> None:
-    assert "has no function 'mpl'. Did you mean 'mlp'?" in run(f"{program}:mpl", "--system", "N300").output
+    told = run(f"{program}:mpl", "--system", "N300").output
+    assert "has no function or torch module 'mpl'. Did you mean 'mlp'?" in told
     assert "There is no file nothing.py" in run("nothing.py", "--system", "N300").output
     (tmp_path / "several.py").write_text("def one(device): ...\ndef other(mesh): ...\n")
     assert "Of a device it has: one, other." in run(str(tmp_path / "several.py"), "--system", "N300").output
@@ -280,3 +281,17 @@ def test_mistakes_about_torch_modules_are_told(tmp_path: Path, args: list[str], 
     result = run(f"{file}:{args[0]}", "--system", "N300", *args[1:])
     assert result.exit_code != 0
     assert told in " ".join(result.output.split())
+
+
+def test_a_program_that_sends_by_itself_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    program, planned = tmp_path / "sends.py", tmp_path / "planned.py"
+    program.write_text(
+        "import torch, ttnn\n"
+        "mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))\n"
+        "x = ttnn.from_torch(torch.zeros(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)\n"
+        "y = ttnn.matmul(x, x)\n"
+        "y = ttnn.point_to_point(y, ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1))\n"
+    )
+    result = run(str(program), "--system", "N300", "-o", str(planned))
+    assert (result.exit_code, planned.exists()) == (1, False)
+    assert "point_to_point at sends.py:5 moves data between devices" in result.output

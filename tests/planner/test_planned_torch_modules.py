@@ -252,6 +252,7 @@ CALLS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "a number so many times": lambda module, x: torch.add(x, 3.0, alpha=2),
     "so many less": lambda module, x: torch.sub(x, x * 3, alpha=2),
     "fractions cut off": lambda module, x: (x * 3).to(torch.int32) + x,
+    "whole numbers but nothing": lambda module, x: (x * 3).long().bool().float() + x,
     "anything but nothing": lambda module, x: (x - 1.5).relu().bool().float() + x,
     "two to the power of it": lambda module, x: module.two**x,
     "itself to the power of it": lambda module, x: x**x,

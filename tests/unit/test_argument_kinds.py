@@ -165,3 +165,19 @@ def test_values_refuse_what_they_cannot_be_made_of(what: str):
     make, words = VALUES[what]
     with pytest.raises(ttnn.SoftmeshError, match=words):
         make()
+
+
+def test_errors_of_the_program_stay_what_they_are(mesh: ttnn.MeshDevice) -> None:
+    """Also of code without a file, and where calls go too deep."""
+    names: dict[str, Any] = {}
+    exec("class Mine(KeyError): pass\ndef fails(tensor): raise Mine('here')", names)
+    with pytest.raises(names["Mine"]):
+        ttnn.as_tensor(torch.ones(32, 32), preprocess=names["fails"])
+    x = ttnn.from_torch(torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    def endless() -> None:
+        ttnn.rms_norm(x)
+        endless()
+
+    with pytest.raises(RecursionError):
+        endless()

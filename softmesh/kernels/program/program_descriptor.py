@@ -184,7 +184,7 @@ class MeshProgramDescriptor:
 
     def __init__(self, mesh_programs: Mapping[MeshCoordinateRange, ProgramDescriptor] | None = None) -> None:
         self._programs: dict[MeshCoordinateRange, ProgramDescriptor] = {}
-        given = {} if mesh_programs is None else mesh_programs
+        given = dict(mesh_programs or {}) if isinstance(mesh_programs, Mapping | None) else mesh_programs
         for place, program in checked("MeshProgramDescriptor", "mesh_programs", given, dict, "a dict").items():
             self[place] = program
 

@@ -84,7 +84,7 @@ def chunked_scaled_dot_product_attention(
         rule,
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
-        is_one_value=lambda at: at.words[1] != rules.Shard(0),  # whose blocks the table counts
+        is_one_value=_has_all_blocks,
     )
 
 
@@ -116,7 +116,7 @@ def chunked_flash_mla_prefill(
         rule,
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
-        is_one_value=lambda at: at.words[1] != rules.Shard(0),  # whose blocks the table counts
+        is_one_value=_has_all_blocks,
     )
 
 
@@ -177,3 +177,8 @@ def _over_pages(
         return out.flatten(-4, -3)
 
     return compute
+
+
+def _has_all_blocks(at: rules.Situation) -> bool:
+    """The page table counts all blocks of the keys."""
+    return at.words[1] != rules.Shard(0)

@@ -16,7 +16,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
     BufferType,
@@ -309,7 +309,7 @@ def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
             raise ArgumentError(f"{op}(): incompatible function arguments: grid must be (x, y), got {extent!r}.")
         extent = CoreCoord(*extent)
     if not (1 <= extent.x <= _LONGEST_SIDE and 1 <= extent.y <= _LONGEST_SIDE):
-        raise ArgumentValueError(f"{op}: no chip has a grid of {extent.x} by {extent.y} cores.")
+        raise MeshError(f"{op}: no chip has a grid of {extent.x} by {extent.y} cores.")
     return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
 
 

@@ -12,7 +12,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
-from softmesh.ops.device_batches import delivered, on_each_device
+from softmesh.ops.device_batches import asked_for, delivered, on_each_device
 from softmesh.placement import rules
 
 _STATISTICS = ("output", "mean", "rstd")
@@ -119,8 +119,8 @@ def _groups(operand: Operand, num_groups: int) -> tuple[int, ...]:
 def _asked(default: tuple[bool, ...], names: tuple[str, ...]) -> Any:
     def present(op: str, results: list[Any], given: dict[str, Any]) -> list[Any]:
         required = given["are_required_outputs"]
-        wanted = list(default) if required is None or required == [] else required
-        return delivered(*names)(op, results, given | {"are_required_outputs": wanted})
+        wanted = asked_for(op, "are_required_outputs", required) if required is not None else []
+        return delivered(*names)(op, results, given | {"are_required_outputs": wanted or list(default)})
 
     return present
 

@@ -31,6 +31,7 @@ from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import REPLICATE
+from softmesh.planner.capture import computed_with
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, ValueRef
 from softmesh.planner.op_strategies import OpStrategy
@@ -236,7 +237,7 @@ class _Follower:
 def _called_so(node: GraphNode, op: Operation, bound: list[Any]) -> GraphNode:
     """The node with the arguments of this call."""
     waiting = iter(node.operands)
-    refs = list(bound)
+    refs = computed_with(op, bound)
     for at in op.definition.signature.operand_at:
         refs[at] = _referring(bound[at], waiting)
     return replace(node, bound=tuple(refs))

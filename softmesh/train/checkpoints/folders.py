@@ -20,7 +20,7 @@ from typing import NamedTuple
 from softmesh.errors import ArgumentValueError, MeshError
 
 INDEX = "index.json"
-_SECONDS_FOR_OTHERS = 60.0  # to save what they are saving
+SECONDS_FOR_OTHERS = 60.0  # to save what they are saving
 _UNFINISHED = ".saving-"
 _NAME = re.compile(r"step-(\d{8,18})(?:\.(\d{1,9}))?")
 
@@ -88,7 +88,7 @@ def _listed(steps: list[int]) -> str:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, seconds: float = SECONDS_FOR_OTHERS) -> Iterator[None]:
     """No other process and no other thread saves into this folder meanwhile: parts of two runs are never mixed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,14 +96,14 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise MeshError(f"Checkpoint: {folder} cannot be written to: {error}.") from error
     try:
-        _lock(handle, folder)
+        _lock(handle, folder, seconds)
         yield
     finally:
         os.close(handle)
 
 
-def _lock(handle: int, folder: Path) -> None:
-    deadline = time.monotonic() + _SECONDS_FOR_OTHERS
+def _lock(handle: int, folder: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def _lock(handle: int, folder: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise MeshError(
-                    f"Checkpoint: another run has been saving into {folder} for {_SECONDS_FOR_OTHERS:.0f} s. Give each "
+                    f"Checkpoint: another run has been saving into {folder} for {seconds:.0f} s. Give each "
                     "run a folder of its own, or end the other one."
                 ) from None
             time.sleep(0.01)

@@ -14,6 +14,7 @@ import torch
 from softmesh.distributed.placement_requests import axis_names
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.processes.context import DistributedContext, SingleProcess
+from softmesh.processes.waits import timeout
 from softmesh.tensor.checksums import checksum
 from softmesh.train.checkpoints import folders, index, random_state
 from softmesh.train.checkpoints.index import Entry, Index, Piece
@@ -55,7 +56,7 @@ def save(
     name = f"part-{together.rank:05d}-of-{together.size:05d}.safetensors"
     entries, tensors = _own_part(found, kept, name)
     finished = None
-    with folders.held(Path(folder)) if together.rank == 0 else nullcontext():
+    with folders.held(Path(folder), _longest_wait(together)) if together.rank == 0 else nullcontext():
         unfinished = _begun(Path(folder), step, together)
         _write_part(unfinished / name, tensors, step)
         parts = _gathered(entries, together)
@@ -75,6 +76,12 @@ def save(
             finished = folders.finish(unfinished, step, keep)
     together.barrier(op="save a checkpoint")
     return finished or folders.chosen(Path(folder), step)
+
+
+def _longest_wait(together: DistributedContext) -> float:
+    """For another run: the processes that stand in the first barrier meanwhile take no wait for a hang."""
+    longest = folders.SECONDS_FOR_OTHERS
+    return longest if together.size == 1 else min(longest, timeout() / 2)
 
 
 def _check_step(step: int) -> None:
