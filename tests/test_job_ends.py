@@ -55,10 +55,14 @@ def test_an_error_that_cannot_be_printed_is_told_with_its_line(tmp_path):
     assert (job.code != 0, job.left) == (True, {})
 
 
-def test_a_rank_that_shares_nothing_with_one_that_raised_is_kept_where_it_is_asked_for(tmp_path):
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [("raises", "raised ValueError: the weights are not there"), ("dies", "died: killed by signal 11 (SIGSEGV)")],
+)
+def test_a_rank_that_shares_nothing_with_one_that_failed_is_kept_where_it_is_asked_for(tmp_path, how, told):
     command = [*TT_RUN, "--keep-others", "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
-    job = run_job([*command, str(PROGRAMS / "independent.py")], tmp_path, SOFTMESH_TIMEOUT=FAR)
-    assert "softmesh: rank 0 raised ValueError: the weights are not there" in job.output, job.output
+    job = run_job([*command, str(PROGRAMS / "independent.py"), how], tmp_path, SOFTMESH_TIMEOUT=FAR)
+    assert f"softmesh: rank 0 {told}" in job.output, job.output
     assert "golden mappings" not in job.output, job.output
     assert ((tmp_path / "done").exists(), job.code != 0, job.left) == (True, True, {})
 

@@ -30,6 +30,7 @@ from softmesh.processes.launcher.mpirun import (
     general_arguments,
     is_scheduled,
     rankfile_syntax,
+    recovery,
     search_path,
 )
 from softmesh.processes.launcher.mpirun_arguments import are_all_local, hosts_in_arguments, names_hosts
@@ -257,7 +258,8 @@ def _job(
     tracy = None if options.tracy is None else tracy_of(options.tracy, environ, here)
     ranks = [_rank(options, number, env, tracy) for number, env in enumerate(environments)]
     general = general_arguments(user, len(ranks), placement, transport)
-    return Job(mpirun, tuple(general), tuple(ranks), here)
+    kept = recovery(mpirun) if options.keep_others else ()
+    return Job(mpirun, (*general, *kept), tuple(ranks), here)
 
 
 def _rank(options: Options, number: int, environment: dict[str, str], tracy: Tracy | None) -> Rank:

@@ -54,6 +54,13 @@ def rankfile_syntax(asked: str, mpirun: str) -> str:
     return "map-by" if generation is not None and generation >= 5 else "rankfile"
 
 
+def recovery(mpirun: str) -> tuple[str, ...]:
+    """With which a rank that dies does not end the others; before Open MPI 5 one that exits with an error does."""
+    generation = _major_version(mpirun)
+    more = ("--runtime-options", "error-nonzero-status=0") if generation is not None and generation >= 5 else ()
+    return ("--enable-recovery", *more)
+
+
 def _major_version(mpirun: str) -> int | None:
     """The first number of its version; None where it does not tell."""
     try:

@@ -61,7 +61,8 @@ class HangWatch:
         if is_a_ranks_doing and outcome.code == HANGS and self.explainer.was_ended_from_outside():
             warn_of_ended_mpirun()
             return
-        self.explainer.job_ended(failed=is_a_ranks_doing, how=_how(outcome.code))
+        may_have_lost_ranks = self.keep_others and outcome.code == 0  # mpirun then goes on without those that died
+        self.explainer.job_ended(failed=is_a_ranks_doing or may_have_lost_ranks, how=_how(outcome.code))
         if outcome.killed_by and self.explainer.verdict is None:
             warn_of_killed_mpirun(outcome)
 
@@ -184,7 +185,7 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
     is_explained = reports.explainer.verdict is not None or bool(outcome.killed_by)
     if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
         say(hint)
-    return outcome.code
+    return HANGS if is_explained and outcome.code == 0 else outcome.code
 
 
 def _describe(job: Job) -> None:
@@ -231,7 +232,7 @@ _SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.option("--skip-executable-check", is_flag=True, help="Do not check that the program exists on this host.")
 @click.option("--skip-mgd-check", is_flag=True, help="Do not read or check the mesh graph on this host.")
 @click.option(
-    "--keep-others", is_flag=True, help="A rank that raises does not end those that share no mesh or socket with it."
+    "--keep-others", is_flag=True, help="A rank that fails does not end those that share no mesh or socket with it."
 )
 @click.option("--bare", is_flag=True, help="Give mpirun none of the usual arguments about transport.")
 @click.option("--tcp-interface", metavar="NAME", help="The network interface between hosts.")
