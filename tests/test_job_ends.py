@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import socket
+import struct
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,14 @@ pytestmark = pytest.mark.usefixtures("mpi")
 FAR = "300"  # seconds: longer than a job may take here
 RANKS_END_WITHIN = 30.0  # half a second where the machine is idle; by themselves they would sleep for FAR
 LONGEST = 100.0
-_SILENT = 80
+_STRANGERS_OF_A_KIND = 80
+_SAID_BY_STRANGERS = (
+    b"",
+    b"\0",
+    b"[" * 100_000,
+    struct.pack("<I", 0xFFFFFFFF) + b"x" * 1000,
+    b"GET / HTTP/1.1\r\nHost:",
+)
 _LISTENS = "0A"  # the state of a socket, as /proc/net tells it
 _LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
 
@@ -145,15 +154,18 @@ def listeners(pids: set[int]) -> set[str]:
 
 
 @pytest.mark.skipif(loopback.library() is None, reason="the library that keeps mpirun on the loopback was not compiled")
-def test_a_job_of_one_host_listens_on_the_loopback_alone_and_to_who_says_something(tmp_path):
+def test_a_job_of_one_host_listens_on_the_loopback_alone_and_to_its_own_processes(tmp_path):
     seen: set[str] = set()
-    silent: list[socket.socket] = []
+    strangers: list[socket.socket] = []
 
     def visit(launcher: int) -> None:
         seen.update(listeners({launcher, *children_of(launcher, "prterun"), *asleep.pids}))
         for address, _, port in (where.partition(":") for where in seen):
             there = "127.0.0.1" if len(address) == 8 else "::1"
-            silent.extend(socket.create_connection((there, int(port, 16)), LONGEST) for _ in range(_SILENT))
+            for said in _SAID_BY_STRANGERS * _STRANGERS_OF_A_KIND:
+                strangers.append(socket.create_connection((there, int(port, 16)), LONGEST))
+                with suppress(OSError):  # it may have hung up already
+                    strangers[-1].sendall(said)
         (tmp_path / "woken").touch()
 
     asleep = WhileAsleep(tmp_path, visit)
@@ -161,5 +173,5 @@ def test_a_job_of_one_host_listens_on_the_loopback_alone_and_to_who_says_somethi
     assert job.code == 0, job.output
     assert seen, "nobody listens at all: this looks in the wrong place"
     assert {where.partition(":")[0] for where in seen} <= set(_LOOPBACKS)
-    for line in silent:
+    for line in strangers:
         line.close()

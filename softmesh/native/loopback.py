@@ -1,4 +1,4 @@
-"""The library that keeps mpirun's listeners on the loopback, for jobs of one host (loopback.c)."""
+"""The library that keeps mpirun's listeners to the loopback and the job, for jobs of one host (loopback.c)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 _PRELOAD = "LD_PRELOAD"
+_LAUNCHER = "SOFTMESH_LAUNCHER_PID"
 
 
 def library() -> Path | None:
@@ -17,8 +18,9 @@ def library() -> Path | None:
 
 
 def with_loopback_only(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an mpirun that shall not be reached from other hosts; its ranks get the one it was."""
+    """The environment of an mpirun that only what this process starts shall reach; its ranks get the one it was."""
     found = library()
     if found is None or any(character in str(found) for character in " :"):  # they part the entries of the list
         return dict(environ)
-    return {**environ, _PRELOAD: os.pathsep.join(filter(None, [str(found), environ.get(_PRELOAD, "")]))}
+    preloaded = os.pathsep.join(filter(None, [str(found), environ.get(_PRELOAD, "")]))
+    return {**environ, _PRELOAD: preloaded, _LAUNCHER: str(os.getpid())}
