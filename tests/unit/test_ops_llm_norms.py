@@ -336,6 +336,10 @@ def test_the_steps_of_a_state_space_model(device, mesh):
         rows.append(state)
     scanned = torch.cat(rows, 2)
     assert_close(ttnn.experimental.prefix_scan(*(put(x, device) for x in (a, bx, h))), scanned, 1e-4)
+    row = put(h, device, layout=ttnn.ROW_MAJOR_LAYOUT)
+    from_a_row = ttnn.experimental.prefix_scan(put(a, device), put(bx, device), row)
+    assert from_a_row.layout == ttnn.TILE_LAYOUT
+    assert_close(from_a_row, scanned, 1e-4)
     split = ttnn.experimental.prefix_scan(*(put(x, mesh, (R, S(3))) for x in (a, bx, h)))
     assert ttnn.placements(split) == (R, S(3))
     assert_close(split, scanned, 1e-4)
@@ -358,6 +362,8 @@ def test_the_steps_of_a_state_space_model(device, mesh):
     assert_close(split, product)
     with pytest.raises(MeshError, match="must be alike"):
         ttnn.experimental.prefix_scan(put(a, device), put(wide, device), put(h, device))
+    with pytest.raises(MeshError, match="must be tilized: bx"):
+        ttnn.experimental.prefix_scan(put(a, device), put(bx, device, layout=ttnn.ROW_MAJOR_LAYOUT), row)
 
 
 def test_topk_may_be_told_what_its_values_stand_for(device):

@@ -16,7 +16,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.placement import rules
-from softmesh.tensor.dtype import TILE_SIZE
+from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _CHUNKED = "transformer.chunk_gated_delta_rule"
 _TUNING = "chunk_size program_config wy_inverse compute_kernel_config eye tril ones masks"
@@ -137,10 +137,19 @@ def _check_rows(op: str, *operands: Operand) -> None:
             raise MeshError(f"{op}: {operand.name} must be [1, 1, rows, columns], got {list(operand.shape)}.")
 
 
-@operation(_SCAN, **_OPTIONS)
+@operation(_SCAN, **_OPTIONS | {"needs_tile": False})
 def prefix_scan(a: Operand, bx: Operand, h_prev: Operand) -> Local:
-    """h[t] = a[t] * h[t - 1] + bx[t] down the rows of a and bx [1, 1, s, n], from h_prev [1, 1, 1, n] on."""
+    """h[t] = a[t] * h[t - 1] + bx[t] down the rows of a and bx [1, 1, s, n], from h_prev [1, 1, 1, n] on.
+
+    h_prev is one row, which may lie in row-major order.
+    """
     _check_rows(_SCAN, a, bx, h_prev)
+    for operand in (a, bx):
+        if operand.layout is not Layout.TILE:
+            raise MeshError(
+                f"Inputs to {_SCAN} must be tilized: {operand.name} is {operand.layout}. "
+                "Use ttnn.to_layout(tensor, ttnn.TILE_LAYOUT)."
+            )
     if a.shape != bx.shape or h_prev.shape != (1, 1, 1, a.shape[3]):
         raise MeshError(
             f"{_SCAN}: a {list(a.shape)} and bx {list(bx.shape)} must be alike, h_prev {list(h_prev.shape)} one row."
