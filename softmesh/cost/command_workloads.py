@@ -196,10 +196,11 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
 
 
 def _convolution(command: Command, chip: Chip) -> Chain | Elements:
+    """One product with one matrix, in whatever form its weights are given: prepared, or as torch has them."""
     made = _product(command, chip)
     if isinstance(made, Elements):
         return made
-    return convolution(made._replace(m=made.m * made.batch, batch=1, height_cores=0, is_tuned=True))
+    return convolution(made._replace(m=made.m * made.batch, batch=1, in1_count=1, height_cores=0, is_tuned=True))
 
 
 def _attention(command: Command, chip: Chip) -> Chain | Elements:

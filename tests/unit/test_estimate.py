@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -243,6 +244,33 @@ def test_a_view_costs_nothing(mesh: ttnn.MeshDevice) -> None:
     with ttnn.estimate(mesh) as cost:
         ttnn.reshape(x, (1, 1, 64, 64))
     assert cost.by_op() == []
+
+
+@pytest.mark.parametrize("groups", [1, 64])
+@pytest.mark.parametrize("convolution", [ttnn.conv2d, ttnn.conv_transpose2d])
+def test_a_convolution_costs_the_same_with_the_weights_of_torch_and_with_prepared_ones(
+    mesh: ttnn.MeshDevice, convolution: Callable[..., Any], groups: int
+) -> None:
+    image = ttnn.from_torch(torch.rand(1, 1, 256, 64), ttnn.bfloat16, device=mesh)
+    sizes = {
+        "in_channels": 64,
+        "out_channels": 64,
+        "kernel_size": (3, 3),
+        "stride": (1, 1),
+        "padding": (1, 1),
+        "batch_size": 1,
+        "input_height": 16,
+        "input_width": 16,
+        "groups": groups,
+    }
+    weights = ttnn.from_torch(torch.rand(64, 64 // groups, 3, 3), ttnn.bfloat16)
+    with ttnn.estimate(mesh) as cost:
+        for _ in range(2):
+            _, [weights, _] = convolution(
+                input_tensor=image, weight_tensor=weights, device=mesh, return_weights_and_bias=True, **sizes
+            )
+    of_torch, prepared = named(cost.estimate, convolution.__name__)
+    assert of_torch.cost.seconds == prepared.cost.seconds < 1e-4
 
 
 def test_messages_are_received_after_they_were_sent() -> None:
