@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from softmesh.diff.alignment import same_op
-from softmesh.diff.assembly import measured, value_of, whole_of
+from softmesh.diff.assembly import measured, value_of, whole_of, whole_shape
 from softmesh.diff.causes_by_value import multiple, offset, other_argument, reordered, transposed
 from softmesh.diff.explained_case import CLOSE, Case, Finding
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
@@ -312,16 +312,24 @@ def _fused_parts(case: Case) -> Finding | None:
 def _size(case: Case) -> Finding | None:
     if not case.judged.unfit or case.expected is None or case.value is None:
         return None
-    local = tuple(case.value.data.shape[case.value.dist.lead :])
+    local, wanted = tuple(case.value.data.shape[case.value.dist.lead :]), tuple(case.expected.shape)
     if not case.entry.inputs and all(word is REPLICATE for word in case.made):
         return Finding(
             Cause.OTHER_VALUES,
-            f"the host puts a tensor of shape {local} there, and the reference one of {tuple(case.expected.shape)}.",
+            f"the host puts a tensor of shape {local} there, and the reference one of {wanted}.",
+        )
+    made = whole_shape(case.entry.outputs[case.judged.output])
+    if not case.entry.inputs and local == wanted and made is not None and made != wanted:
+        times = math.prod(made) // max(math.prod(wanted), 1)
+        return Finding(
+            Cause.OTHER_VALUES,
+            f"the host deals out a tensor of shape {made}, {times} times the reference's {wanted}, the size "
+            "of one device's share: where a size is made from the number of devices, as a batch for each of them is, "
+            "the two do not compute the same. Give both one size, or a reference on as many (--against float32).",
         )
     return Finding(
         Cause.WRONG_DIM,
-        f"each device holds {local} placed {_words(case.made)}, which does not make up the reference's "
-        f"{tuple(case.expected.shape)}.",
+        f"each device holds {local} placed {_words(case.made)}, which does not make up the reference's {wanted}.",
     )
 
 

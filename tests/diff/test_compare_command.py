@@ -315,6 +315,25 @@ def test_shapes_that_cannot_be_matched_are_told() -> None:
     assert "(32, 64)" in found.explanation
 
 
+def a_row_for_each(devices: int) -> Callable[[], torch.Tensor]:
+    def run() -> torch.Tensor:
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, devices)) as mesh:
+            rows = torch.rand(mesh.get_num_devices(), 32)
+            return ttnn.to_torch(
+                ttnn.from_torch(rows, device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0)),
+                mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0),
+            )
+
+    return run
+
+
+def test_a_batch_that_grows_with_the_devices_is_told() -> None:
+    found = ttnn.compare(a_row_for_each(2), a_row_for_each(1)).first
+    assert found is not None
+    assert (found.op, found.cause) == ("from_torch", Cause.OTHER_VALUES)
+    assert "a tensor of shape (2, 32), 2 times the reference's (1, 32)" in found.explanation
+
+
 def test_what_a_program_raises_is_told_with_its_line() -> None:
     with pytest.raises(
         ttnn.MeshError, match=r"late \(at test_compare_command.py:\d+\); all it had computed until then"
