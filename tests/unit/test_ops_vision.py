@@ -453,3 +453,51 @@ def test_images_in_shards_are_folded_and_enlarged_by_the_cores_that_have_them(de
     elsewhere = ttnn.upsample(rows, 2, memory_config=ttnn.DRAM_MEMORY_CONFIG).memory_config()
     assert elsewhere == ttnn.DRAM_MEMORY_CONFIG
     assert not ttnn.fold(rows, 2, 2, padding=[0, 0, 2, 2]).memory_config().is_sharded()  # rows from beyond the shard
+
+
+POOLED = {"batch_size": 2, "input_h": 8, "input_w": 16, "channels": 64}
+WINDOWS = {**POOLED, "kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0]}
+POOLS = {
+    "max_pool2d": {**WINDOWS, "dilation": [1, 1]},
+    "avg_pool2d": WINDOWS,
+    "adaptive_avg_pool2d": {**POOLED, "output_size": [4, 8]},
+    "adaptive_max_pool2d": {**POOLED, "output_size": [4, 8]},
+}
+
+
+def pooled(device, name, images, where, **more):
+    placed = ttnn.from_torch(images, ttnn.bfloat16, device=device, memory_config=where)
+    return getattr(ttnn, name)(placed, **POOLS[name], **more)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_of_images_in_l1_are_shards_there(device, name):
+    images = random(1, 1, 256, 64)
+    whole = pooled(device, name, images, ttnn.DRAM_MEMORY_CONFIG)
+    assert whole.memory_config() == ttnn.DRAM_MEMORY_CONFIG
+    for strategy, x, y, shard in (("HEIGHT", 4, 2, [8, 64]), ("BLOCK", 2, 4, [16, 32]), ("WIDTH", 2, 1, [64, 32])):
+        held = ttnn.create_sharded_memory_config(
+            (1, 1, 256, 64), ttnn.CoreGrid(x=x, y=y), getattr(ttnn.ShardStrategy, strategy)
+        )
+        made = pooled(device, name, images, held)
+        assert made.memory_config().shard_spec.grid == held.shard_spec.grid
+        assert made.memory_config().shard_spec.shape == shard
+        assert torch.equal(ttnn.to_torch(made), ttnn.to_torch(whole))
+        scheme = made.memory_config().memory_layout
+        assert scheme is held.memory_layout
+        chosen = pooled(device, name, images, ttnn.L1_MEMORY_CONFIG, applied_shard_scheme=scheme).memory_config()
+        assert (chosen.memory_layout, chosen.buffer_type) == (scheme, ttnn.BufferType.L1)
+        asked = pooled(device, name, images, held, memory_config=ttnn.L1_MEMORY_CONFIG)
+        assert asked.memory_config() == ttnn.L1_MEMORY_CONFIG
+        with pytest.raises(ttnn.MeshError, match="should not be specified for a sharded input"):
+            pooled(device, name, images, held, applied_shard_scheme=scheme)
+    in_slices = ttnn.Op2DSliceConfig(slice_type=ttnn.Op2DDRAMSliceWidth, num_slices=2)
+    assert (
+        pooled(device, name, images, ttnn.L1_MEMORY_CONFIG, dram_slice_config=in_slices).memory_config()
+        == ttnn.DRAM_MEMORY_CONFIG
+    )
+
+
+def test_places_of_largest_values_lie_beside_them(device):
+    made = pooled(device, "max_pool2d", random(1, 1, 256, 64), ttnn.L1_MEMORY_CONFIG, return_indices=True)
+    assert [one.is_sharded() for one in made] == [True, True]

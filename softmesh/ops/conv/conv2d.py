@@ -18,7 +18,6 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import Conv2dConfig, Conv2dDRAMSliceHeight, Conv2dSliceConfig, PaddingMode
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
-from softmesh.ops.conv.conv_memory import Extents, asked_memory, memory_in_l1, stays_in_l1
 from softmesh.ops.conv.conv_weights import (
     as_forward,
     four_dims,
@@ -38,6 +37,7 @@ from softmesh.ops.conv.mesh_convolution import (
     rounded_weight,
 )
 from softmesh.ops.data_movement.image_layout import flattened, ints, pair
+from softmesh.ops.data_movement.image_memory import Extents, Sharding, asked_memory, memory_in_l1, stays_in_l1
 from softmesh.ops.data_movement.shape_ops import reshape
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.placement import rules
@@ -143,7 +143,10 @@ def _placed(
     if not stays_in_l1(held, slice_config):
         return local
     extents = Extents(geometry.images * size[0] * size[1], geometry.out_channels)
-    return replace(local, memory_on=partial(memory_in_l1, held, config, extents))
+    sharding = Sharding(
+        config.output_layout, config.shard_layout, config.reshard_if_not_optimal, config.transpose_shards
+    )
+    return replace(local, memory_on=partial(memory_in_l1, held, sharding, extents))
 
 
 @checked_function

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +15,8 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.hardware import Op2DSliceConfig
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, TensorMemoryLayout
 from softmesh.ops.data_movement.image_layout import (
     Sides,
     channels_first,
@@ -25,11 +29,12 @@ from softmesh.ops.data_movement.image_layout import (
     ints,
     pair,
 )
+from softmesh.ops.data_movement.image_memory import Extents, Sharding, memory_in_l1, stays_in_l1
 from softmesh.ops.reduction.reduction import index_type
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
 
-_TUNING = "dram_slice_config applied_shard_scheme deallocate_input reallocate_halo_output config_tensor_in_dram"
+_TUNING = "deallocate_input reallocate_halo_output config_tensor_in_dram"
 
 
 class _Windows(NamedTuple):
@@ -42,6 +47,11 @@ class _Windows(NamedTuple):
     dilation: tuple[int, int]
     out: tuple[int, int]
     beyond: tuple[int, int]
+
+    @property
+    def made(self) -> tuple[int, int, int, int]:
+        """The sizes of the result, channels last."""
+        return self.sizes[0], *self.out, self.sizes[3]
 
     @property
     def is_seamless(self) -> bool:
@@ -89,6 +99,29 @@ def _windows(
     ]
     out = (rows, columns)
     return _Windows((n, height, width, channels), kernel, step, sides, spread, out, (beyond[0], beyond[1]))
+
+
+def _placed(
+    op: str,
+    local: Local,
+    images: Operand,
+    made: tuple[int, int, int, int],
+    layout: Layout,
+    slices: Op2DSliceConfig | None,
+    scheme: TensorMemoryLayout | None,
+) -> Local:
+    """In L1 where the images are, in shards; else in DRAM. `made` are the sizes of the result, channels last."""
+    held = images.spec.memory_config
+    if scheme is not None and held.is_sharded():
+        raise MeshError(
+            f"{op}: A sharding scheme should not be specified for a sharded input tensor: the input is "
+            f"{held.memory_layout}, and so will the result be; leave applied_shard_scheme={scheme} out."
+        )
+    if not stays_in_l1(held, slices):
+        return replace(local, memory_config=DRAM_MEMORY_CONFIG)
+    n, height, width, channels = made
+    sharding = Sharding(layout, scheme, row_step=1)
+    return replace(local, memory_on=partial(memory_in_l1, held, sharding, Extents(n * height * width, channels)))
 
 
 def _fold_mesh_into_batch(images: torch.Tensor, windows: _Windows) -> torch.Tensor:
@@ -144,11 +177,14 @@ def max_pool2d(
     return_indices: bool = False,
     dtype: DataType = DataType.BFLOAT16,
     output_layout: Layout = Layout.ROW_MAJOR,
+    dram_slice_config: Op2DSliceConfig | None = None,
+    applied_shard_scheme: TensorMemoryLayout | None = None,
 ) -> Local:
     """The largest value of each window, as [1, 1, N*OH*OW, C]; with its place in the image, y * W + x, beside it."""
     op, sizes = "max_pool2d", (batch_size, input_h, input_w, channels)
     windows = _windows(op, sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    return _max_local(op, input_tensor, windows, return_indices, dtype, output_layout)
+    local = _max_local(op, input_tensor, windows, return_indices, dtype, output_layout)
+    return _placed(op, local, input_tensor, windows.made, output_layout, dram_slice_config, applied_shard_scheme)
 
 
 def _divisors(windows: _Windows, count_include_pad: bool, like: torch.Tensor) -> torch.Tensor:
@@ -182,6 +218,8 @@ def avg_pool2d(
     *,
     dtype: DataType = DataType.BFLOAT16,
     output_layout: Layout = Layout.ROW_MAJOR,
+    dram_slice_config: Op2DSliceConfig | None = None,
+    applied_shard_scheme: TensorMemoryLayout | None = None,
 ) -> Local:
     """The mean of each window, as [1, 1, N*OH*OW, C]; padding counts unless told otherwise."""
     op, sizes = "avg_pool2d", (batch_size, input_h, input_w, channels)
@@ -197,13 +235,14 @@ def avg_pool2d(
         return _unfold_mesh(total / by, x)
 
     seamless = windows.is_seamless
-    return Local(compute, flat_image_rule(flat), (dtype,), (output_layout,), is_seamless=seamless)
+    local = Local(compute, flat_image_rule(flat), (dtype,), (output_layout,), is_seamless=seamless)
+    return _placed(op, local, input_tensor, windows.made, output_layout, dram_slice_config, applied_shard_scheme)
 
 
 # -- adaptive and global pooling: windows by the size of the result ----------------------------------
 
 
-_ADAPTIVE_TUNING = "dram_slice_config applied_shard_scheme deallocate_input reallocate_output"
+_ADAPTIVE_TUNING = "deallocate_input reallocate_output"
 _ADAPTIVE: dict[str, Any] = {"cost": flops_per_element(2), "controls": "memory_config", "floats_only": True}
 
 
@@ -217,6 +256,9 @@ def _register_adaptive(
         input_w: int,
         channels: int,
         output_size: Sequence[int],
+        *,
+        dram_slice_config: Op2DSliceConfig | None = None,
+        applied_shard_scheme: TensorMemoryLayout | None = None,
     ) -> Local:
         given = [batch_size, input_h, input_w, channels]
         sizes = ints(op, "batch_size, input_h, input_w, channels", given, (4,), 1)
@@ -227,7 +269,9 @@ def _register_adaptive(
             apart = channels_first(x.reshape(*x.shape[:-4], *sizes))
             return flattened(channels_last(pool(apart, size), x.shape[:-4]))
 
-        return Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
+        local = Local(compute, flat_image_rule(flat), layouts=(Layout.ROW_MAJOR,))
+        made = (batch_size, *size, channels)
+        return _placed(op, local, input_tensor, made, Layout.ROW_MAJOR, dram_slice_config, applied_shard_scheme)
 
     define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
     operation(op, **_ADAPTIVE, tuning=tuning)(define)
