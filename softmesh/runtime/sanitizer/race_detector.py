@@ -215,6 +215,10 @@ class Sanitizer:
             self._replays.check(command, device, trace)
         self._run(command, device, trace)
 
+    def _capture_ended(self, command: Command, device: MeshDevice) -> None:
+        """The queue writes the trace to DRAM and the host waits for it: all that the queue did before is done."""
+        self._host.learn(self._mesh(device).agent(command, device, self._host).clock)
+
     def _nothing(self, command: Command, device: MeshDevice) -> None:
         """It touches no memory, and nobody waits."""
 
@@ -228,7 +232,7 @@ _ACTS: dict[str, Callable[[Sanitizer, Command, MeshDevice], None]] = {
     "deallocate": Sanitizer._nothing,
     "allocate_tensor_on_device": Sanitizer._nothing,
     "begin_trace_capture": Sanitizer._nothing,
-    "end_trace_capture": Sanitizer._nothing,
+    "end_trace_capture": Sanitizer._capture_ended,
     "release_trace": Sanitizer._nothing,
     "execute_trace": Sanitizer._replay,
 }

@@ -400,6 +400,18 @@ def a_trace_is_fed_on_the_other_queue_between_events():
 
 
 @right
+def what_warmed_up_before_a_capture_has_run_when_the_capture_ends():
+    mesh = two_queues()
+    x = copies(mesh)
+    trace, y = captured(mesh, lambda: ttnn.relu(x))
+    ttnn.copy_host_to_device_tensor(on_host(), x, cq_id=1)
+    ttnn.wait_for_event(0, ttnn.record_event(mesh, 1))
+    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    read(y, cq_id=1)
+    ttnn.release_trace(mesh, trace)
+
+
+@right
 def semaphores_are_set_back_before_a_capture(mesh):
     where = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))])
     ttnn.reset_global_semaphore_value(ttnn.create_global_semaphore(mesh, where, 0), 0)
