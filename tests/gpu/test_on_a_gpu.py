@@ -59,6 +59,8 @@ def test_sums_and_gelu_of_our_own_kernels_are_those_of_fp32(mesh: ttnn.MeshDevic
     torch.testing.assert_close(found.double(), expected, rtol=2**-7, atol=1e-6, equal_nan=True)
 
 
+# What is turned lies where the trace had a result that was freed: said of chips, and here it keeps its values.
+@pytest.mark.filterwarnings("ignore:compose. the tensor .* is made of memory that a replay has written over")
 def test_a_replay_reads_what_was_written_in_place_and_keeps_what_others_hold(mesh: ttnn.MeshDevice):
     x, w = put(torch.randn(32, 64), mesh), put(torch.randn(64, 64), mesh, 1)
 

@@ -129,7 +129,7 @@ def whole_result(
     if call.reference is not None:
         return call.reference(values)
     tensors = [on_one_device(value, like) for value, like in zip(values, likes, strict=True)]
-    return as_list(call.run(OPERATIONS[name], tensors, tuple(shape)))[which].pieces()[0]
+    return as_list(call.run(OPERATIONS[name], tensors, tuple(shape)))[which].pieces()[0].cpu()
 
 
 def agree(claimed: torch.Tensor, true: torch.Tensor) -> bool:
@@ -219,7 +219,7 @@ def test_bringing_operands_together_keeps_what_each_of_them_means(data: st.DataO
         before = spread_over(tensor, tensor.view_distribution())
         moved = tensor.view_data() if move is None else move(tensor.view_data())
         assert moved.shape[: dist.lead] == dist.extents or dist.is_replicated
-        after = Spread(moved.expand(*dist.grid, *tensor.shape), dist.placements)
+        after = Spread(moved.cpu().expand(*dist.grid, *tensor.shape), dist.placements)
         assert torch.equal(after.pieces, spread_over(tensor, dist).pieces)
         is_all = set(dist.coordinates()) == set(tensor.view_distribution().coordinates())
         if not is_all:
