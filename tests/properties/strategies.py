@@ -37,11 +37,17 @@ _IDS = itertools.count(1_000_000)  # far from the ids that other tests ask for b
 
 
 def mesh_of(shape: Extents) -> ttnn.MeshDevice:
-    """One open mesh of each shape for the whole run."""
+    """One open mesh of each shape for all laws of a file."""
     if shape not in _OPEN or not _OPEN[shape].is_open:
         ids = list(itertools.islice(_IDS, math.prod(shape)))
         _OPEN[shape] = ttnn.open_mesh_device(ttnn.MeshShape(shape), physical_device_ids=ids)
     return _OPEN[shape]
+
+
+def close_meshes() -> None:
+    for mesh in _OPEN.values():
+        ttnn.close_mesh_device(mesh)
+    _OPEN.clear()
 
 
 def one_device() -> ttnn.MeshDevice:
