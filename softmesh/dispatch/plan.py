@@ -98,6 +98,7 @@ class Plan:
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
     is_share: bool = False  # the problem is none where each device adds its share
+    makes_activations: bool = False
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
@@ -285,7 +286,7 @@ def result_distributions(
             word = Partial("sum") if use.index == UsesPartial.OWN_PRODUCT else at[use.index]
             assert word is not None
             misused.append(Misuse(use.index, axis, word, use.is_share))
-            answer = [LOCAL] * len(out_shapes)
+            answer = [word if use.is_share else LOCAL] * len(out_shapes)
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)
@@ -349,6 +350,12 @@ def describe_partial(
 ) -> str:
     """`argument` is None where the op's own result, before its last step, is the partial sum."""
     held = f"still {word} over mesh axis {axis}: {devices} devices hold contributions that nobody has combined"
+    if argument is None and is_share:
+        return (
+            f"{op}: the plain result is {held}, and each of them adds the whole bias: their sum has it {devices} "
+            f"times, unless it was divided by {devices} before. Add it after ttnn.all_reduce(result, "
+            f"cluster_axis={axis}).{settings.needed_line()}"
+        )
     if argument is None:
         return (
             f"{op}: the plain result is {held}, and a bias, an activation or an integer dtype on each of them is "

@@ -55,7 +55,8 @@ class UsesPartial(Exception):
     """Operand `index` is Partial, and the op is not linear in it.
 
     OWN_PRODUCT: a matmul's own product is a partial sum, and a bias was to be added on each device.
-    `is_share`: it is right all the same where what each device adds is its share of the whole.
+    `is_share`: it is right all the same where what each device adds is its share of the whole; the result is a
+    contribution then, as the operand was.
     """
 
     OWN_PRODUCT = -1
@@ -280,7 +281,8 @@ def matmul(at: Situation) -> Placement:
         is_own = isinstance(bias, Shard) and product.op == "sum"  # a contribution of each device, such as b, 0, 0, 0
         if bias is product or is_own or (bias is REPLICATE and product.op == "avg"):
             return product
-        raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT)
+        is_share = bias is REPLICATE and product.op == "sum"
+        raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT, is_share)
     if isinstance(bias, Partial):
         raise UsesPartial(2)
     if product is LOCAL:
@@ -321,7 +323,10 @@ def of_whole(rule: Rule) -> Rule:
     """The rule, for a result that a further, not linear step is made of: it must not be a partial sum."""
 
     def whole(at: Situation) -> Placement | Sequence[Placement]:
-        word = rule(at)
+        try:
+            word = rule(at)
+        except UsesPartial as use:
+            raise UsesPartial(use.index) from None  # shares of the sum are none of what is made of it
         if isinstance(word, Partial):
             raise UsesPartial(UsesPartial.OWN_PRODUCT)
         return word

@@ -11,6 +11,7 @@ the split at full extent; but where the op has a value without that, the claim m
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -116,6 +117,21 @@ def repeated(call: Call, index: int, operand: Spread, out: Spread) -> Spread:
     return Spread(pieces, tuple(words))
 
 
+# Operands that are added: those of the others that all devices share are in a sum of contributions once for each.
+ADDED = {"add": (0, 1), "subtract": (0, 1), "rsub": (0, 1), "addalpha": (0, 1), "subalpha": (0, 1), "addmm": (0,)}
+ADDED |= {"linear": (2,), "experimental.minimal_matmul": (2,)}
+
+
+def counted(operand: Spread, out: Spread) -> Spread:
+    """The operand, as often as there are devices that each add all of it to a contribution."""
+    axes = [
+        n
+        for n, word, claimed in zip(out.pieces.shape, operand.words, out.words, strict=False)
+        if word is REPLICATE and claimed == Partial("sum")
+    ]
+    return Spread(operand.pieces * math.prod(axes), operand.words)
+
+
 def whole_result(
     call: Call,
     name: str,
@@ -149,10 +165,14 @@ def check_claim(
         here = [spread.at(unclaimed, index) for spread in spreads]
         result = out.at(unclaimed, index)
         claimed = result.value()
+        if name in ADDED and len(here) == 1 and Partial("sum") in result.words:
+            continue  # a number, which each device adds to its contribution
+        here = [counted(s, result) if i in ADDED.get(name, ()) else s for i, s in enumerate(here)]
         tiled = [repeated(call, i, spread, result) for i, spread in enumerate(here)]
         true = whole_result(call, name, tiled, tensors, which, claimed.shape)
         assert agree(claimed, true), f"{result.words} is not {name} of {[s.words for s in here]}"
-        if tiled != here and not call.tiles_only:
+        is_tiled = any(t.words != s.words for t, s in zip(tiled, here, strict=True))
+        if is_tiled and not call.tiles_only:
             check_needs_repeating(call, name, here, tensors, which, claimed)
 
 

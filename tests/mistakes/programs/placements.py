@@ -21,9 +21,13 @@ def copies(mesh, shape=(128, 128)):
     return ttnn.from_torch(torch.ones(*shape), layout=TILES, device=mesh, mesh_mapper=mapper)
 
 
+def factors(mesh):
+    """Of a product whose inner dim is split over the columns of the mesh."""
+    return split(mesh, None, 1), split(mesh, None, 0)
+
+
 def contributions(mesh):
-    """x @ w with the inner dim split over the columns of the mesh."""
-    return ttnn.matmul(split(mesh, None, 1), split(mesh, None, 0))
+    return ttnn.matmul(*factors(mesh))
 
 
 def read(tensor):
@@ -211,13 +215,44 @@ def a_bias_on_one_device_only(mesh):
 
 
 @mistake(
-    Told.REMARK,
+    Told.STRICT,
     "unless what each of them adds was divided by 4 before",
     symptom="The bias is in the result once for each device.",
     mend="Add it after the sum, on one device only, or divided by the number of devices.",
 )
 def a_bias_that_all_devices_add(mesh):
-    ttnn.all_reduce(ttnn.add(contributions(mesh), ttnn.multiply(copies(mesh), 0.25)), cluster_axis=1)
+    ttnn.all_reduce(ttnn.add(contributions(mesh), copies(mesh)), cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "their sum has it 4 times, unless it was divided by 4 before",
+    symptom="The bias is in the result once for each device.",
+    mend="Add it after the sum, or divided by the number of devices.",
+)
+def a_bias_of_a_product_that_is_still_to_be_summed(mesh):
+    ttnn.all_reduce(ttnn.linear(*factors(mesh), bias=copies(mesh)), cluster_axis=1)
+
+
+@mistake(
+    Told.WARNING,
+    "gelu: input_tensor is still Partial(sum)",
+    symptom="Each device goes on with a fraction of the result.",
+    mend="all_reduce before the gelu.",
+)
+def a_sum_with_a_bias_is_forgotten(mesh):
+    ttnn.gelu(ttnn.linear(*factors(mesh), bias=copies(mesh)))
+
+
+@mistake(
+    Told.REMARK,
+    "unless what each of them adds was divided by 4 before",
+    symptom="The residual is in the result once for each device.",
+    mend="all_reduce first, then add the residual.",
+)
+def a_residual_that_all_devices_add(mesh):
+    residual = ttnn.rms_norm(copies(mesh))
+    ttnn.all_reduce(ttnn.add(contributions(mesh), residual), cluster_axis=1)
 
 
 @right
