@@ -158,7 +158,12 @@ class Lockstep:
         self._tell(difference([_entries_in(history) for history in histories], ranks))
 
     def compare(self, op: str) -> None:
-        """All ranks come to this: raise, on all of them, where one made other calls."""
+        """All ranks come to this: raise, on all of them, where one made other calls.
+
+        Once they know that they differ they do not meet here again: one may have left while others were on their way.
+        """
+        if self._is_told:
+            return
         self.check()
         if len(set(self._context.allgather_int(self.digest, op=op))) > 1:
             self.explain(self._context)

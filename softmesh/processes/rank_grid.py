@@ -12,6 +12,7 @@ from itertools import product
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.placement.placements import Placement, Replicate
 from softmesh.processes.call_board import CallBoard
 from softmesh.processes.context import DistributedContext
 from softmesh.processes.exchange import AllGatherExchange, ExchangeLayout, RankGroup
@@ -66,6 +67,10 @@ class RankGrid:
     def split_axes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """Those of the axes along which there are several processes."""
         return tuple(axis for axis in axes if self.hosts[axis] > 1)
+
+    def share(self, placements: Sequence[Placement]) -> bool:
+        """Whether all processes hold the same of what lies so over the mesh."""
+        return all(isinstance(word, Replicate) for word, n in zip(placements, self.hosts, strict=False) if n > 1)
 
     def places(self, axes: Sequence[int]) -> list[tuple[int, ...]]:
         """Of each rank of the group along these axes: where it is along each axis of the grid, 0 along others."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.placement.placements import Replicate
 from softmesh.processes.lockstep import described
 from softmesh.runtime.commands import Command, attach
 
@@ -67,9 +66,8 @@ def plain_arguments(arguments: Mapping[str, object]) -> Iterator[str]:
 def _values(ranks: RankGrid, written: tuple[CommandTensor, ...]) -> Iterator[str]:
     """A digest of what the host wrote, where all processes say that they hold the same."""
     for tensor in written:
-        data, placements = tensor.storage.data, tensor.storage.dist.placements
-        shared = [axis for axis, n in enumerate(ranks.hosts) if n > 1 and axis < len(placements)]
-        if data is not None and all(isinstance(placements[axis], Replicate) for axis in shared):
+        data = tensor.storage.data
+        if data is not None and ranks.share(tensor.storage.dist.placements):
             digest = zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
             yield f"replicated values {digest:08x}"
 

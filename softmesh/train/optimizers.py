@@ -28,6 +28,7 @@ class Optimizer:
     """Keeps its state by parameter name; `lr` may be set between steps."""
 
     slots: tuple[str, ...] = ()  # what is kept for each parameter, of its shape
+    settings: tuple[str, ...] = ("lr", "steps")  # attributes on which a step depends: processes of a mesh share them
 
     def __init__(self, params: Parameters, lr: float, skip_missing: bool = False) -> None:
         self.params = named(params)
@@ -62,7 +63,8 @@ class Optimizer:
     def step(self) -> None:
         """Change every parameter by its gradient."""
         name = type(self).__name__
-        tell_ranks(f"{name}.step(lr={self.lr})", self.params)
+        changed = {own: tensor for own, tensor in self.params.items() if tensor.storage.gradient is not None}
+        tell_ranks(self._told("step"), changed)
         tell_phase(Phase.BEFORE_STEP, name, self.params)
         axes = {own: range(tensor.storage.dist.lead) for own, tensor in self.params.items()}
         self._apart = apart_among(self.params, axes, f"{name}.step")
@@ -77,6 +79,10 @@ class Optimizer:
         for tensor in self.params.values():
             note_used(tensor.storage, site)
         tell_phase(Phase.STEP, name, self.params)
+
+    def _told(self, method: str) -> str:
+        """To other processes, which must call it alike."""
+        return f"{type(self).__name__}.{method}({', '.join(f'{name}={getattr(self, name)}' for name in self.settings)})"
 
     def _step(self) -> None:
         names, values, gradients = [], [], []
@@ -119,6 +125,7 @@ class Optimizer:
         self._state = {
             name: {slot: values.clone() for slot, values in slots.items()} for name, slots in state["state"].items()
         }
+        tell_ranks(self._told("load_state_dict"), self.params)
 
     def _check_slots(self, name: str, slots: dict[str, torch.Tensor]) -> None:
         if name not in self.params:
@@ -207,6 +214,7 @@ class SGD(Optimizer):
     """With momentum, Nesterov's form of it, and weight decay, if asked for."""
 
     slots = ("momentum",)
+    settings = (*Optimizer.settings, "momentum", "weight_decay", "nesterov")
 
     def __init__(
         self,
@@ -238,6 +246,7 @@ class AdamW(Optimizer):
     """Adam with decoupled weight decay; moments in fp32."""
 
     slots = ("first", "second")
+    settings = (*Optimizer.settings, "betas", "eps", "weight_decay")
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ unless they were given seeds of their own: what the chips draw, seeded or not, i
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any, cast
 
 import torch
@@ -111,7 +112,10 @@ def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
     dist = _draw_distribution(like.view_distribution(), per_device)
     first = device.get_device_ids()[0] if per_device and device.get_device_ids() else 0
     generator = torch.Generator().manual_seed(number + first) if number else None
-    values = torch.rand((*dist.extents, *like.shape), generator=generator).to(device.torch_device)
+    values = torch.rand((*dist.extents, *like.shape), generator=generator)
+    if not per_device and device.ranks is not None and device.ranks.share(like.view_distribution().placements):
+        device.tell_ranks(f"{op}(seed={number}, numbers {zlib.crc32(values.numpy().tobytes()):08x})")
+    values = values.to(device.torch_device)
     spec = make_spec(tuple(like.shape), DataType.FLOAT32, like.layout, tile=like.tile)
     return Tensor.make(Storage(values, dist, device), spec)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from softmesh.train.checkpoints.model_state import (
     slot_key,
 )
 from softmesh.train.checkpoints.shard_regions import StoredBlock, cuts
-from softmesh.train.module import Parameters
+from softmesh.train.module import Parameters, tell_ranks
 
 
 class ShardFiles:
@@ -186,6 +187,7 @@ def load(
     _check_tag(folder, found.step, step)
     own = Model.of(model)
     _check_model(folder, found, own, stage)
+    tell_ranks(_told(found, optimizer, scheduler, restore_random), own.tensors)
     random = _random_of(folder, found, own) if restore_random else None
     parts = ShardFiles(folder, found.step)
     values = {
@@ -202,6 +204,14 @@ def load(
     if random is not None:
         random_state.restore(random)
     return Loaded(found.step, folder, found.mesh, found.axes, found.extra, parts.bytes_read)
+
+
+def _told(found: Index, *others: object) -> str:
+    """To processes that hold the model together: they fill it and its companions from one checkpoint."""
+    content = zlib.crc32(repr(found.tensors).encode())
+    named = ("the optimizer", "the scheduler", "random numbers")
+    filled = ["the model", *(name for name, given in zip(named, others, strict=True) if given not in (None, False))]
+    return f"checkpoints.load(step={found.step}, content {content:08x}, into {', '.join(filled)})"
 
 
 def _check_tag(folder: Path, tagged: int, asked: int | None) -> None:

@@ -26,7 +26,7 @@ from softmesh.train.checkpoints.model_state import (
     parameter_key,
     slot_key,
 )
-from softmesh.train.module import Parameters, is_first_holder
+from softmesh.train.module import Parameters, is_first_holder, tell_ranks
 
 
 def save(
@@ -52,6 +52,7 @@ def save(
     schedule = None if scheduler is None else scheduler.state_dict()
     for what, value in (("extra", extra or {}), ("the scheduler's state", schedule or {})):
         index.check_plain(what, value)
+    tell_ranks(f"checkpoints.save({step=}, {keep=})", found.tensors)
     together = ranks or _holders(found)
     name = f"part-{together.rank:05d}-of-{together.size:05d}.safetensors"
     entries, tensors = _own_part(found, kept, name)
