@@ -120,7 +120,7 @@ class Operation(EntryPoint):
         device = self._check(bound)
         shared = None
         if device is not None and device.ranks is not None and self.definition.reads_other_devices:
-            shared = shared_call(self.definition, bound)
+            shared = shared_call(self.definition, bound, device)
             device.ranks.calls.note(shared, addresses_of(operands_of(bound)), current_queue())
         plan, made = self._run(bound, device)
         if bound.target is not None or self.definition.writes:

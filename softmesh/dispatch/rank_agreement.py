@@ -10,15 +10,16 @@ from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.signature import BoundCall, listed
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.processes.lockstep import SharedCall, described
+from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE
 
 
-def shared_call(definition: Definition, call: BoundCall) -> SharedCall:
-    """Of a call that all ranks make together."""
+def shared_call(definition: Definition, call: BoundCall, mesh: MeshDevice) -> SharedCall:
+    """Of a call that all ranks of a mesh make together."""
     said = (f"{name}={_said(value)}" for name, value in call.named.items() if value is not None)
-    return described(definition.name, said)
+    return described(definition.name, said, mesh.told_place)
 
 
 def addresses_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:

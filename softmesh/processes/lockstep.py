@@ -284,5 +284,5 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {ranges(ranks)}"
 
 
-def described(name: str, arguments: Iterable[str]) -> SharedCall:
-    return SharedCall(f"{name}({', '.join(arguments)})")
+def described(name: str, arguments: Iterable[str], place: str = "") -> SharedCall:
+    return SharedCall(f"{name}({', '.join(arguments)}){place}")

@@ -328,7 +328,8 @@ class MeshDevice(ChipQueries, DeviceQueues):
         ]
         holding = part(self._holding, tuple(start), tuple(submesh_shape))
         submesh = MeshDevice(submesh_shape, ids, self._system, parent=self, options=self.options, holding=holding)
-        submesh.tell_ranks(f"create_submesh({submesh_shape}, {start})")
+        if submesh.ranks is not None:
+            submesh.ranks.calls.note(SharedCall(f"create_submesh({submesh_shape}, {start})"))
         self._submeshes.append(weakref.ref(submesh))
         return submesh
 
@@ -444,7 +445,16 @@ class MeshDevice(ChipQueries, DeviceQueues):
     def tell_ranks(self, call: str, addresses: tuple[int, ...] = ()) -> None:
         """Of a call that all processes make alike which hold this mesh together; where one does, nobody is told."""
         if self.ranks is not None:
-            self.ranks.calls.note(SharedCall(call), addresses)
+            self.ranks.calls.note(SharedCall(call + self.told_place), addresses)
+
+    @property
+    def told_place(self) -> str:
+        """Which mesh it is, to the other processes of its parent: one call on two submeshes is two calls."""
+        return (
+            ""
+            if self._parent is None
+            else f" on the {'x'.join(map(str, self._shape))} submesh of device {self._ids[0]}"
+        )
 
     def close(self) -> None:
         """Close this mesh and its submeshes; closing twice is harmless."""

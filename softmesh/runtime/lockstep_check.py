@@ -32,12 +32,14 @@ class LockstepCheck:
     """Notes each command on a mesh of several processes, and looks whether the others made it too."""
 
     def on_command(self, command: Command) -> None:
-        ranks = None if command.device is None else command.device.ranks
-        if ranks is None or _only_reads(command):
+        mesh = command.device
+        ranks = None if mesh is None else mesh.ranks
+        if mesh is None or ranks is None or _only_reads(command):
             return
         operands = [f"{t.dtype} {list(t.shape)}" for t in (*command.inputs, *command.outputs)]
         values = [] if _on_devices(command.inputs) else _values(ranks, command.outputs)
-        call = described(command.name, [*operands, *plain_arguments(command.arguments), *values])
+        said = [*operands, *plain_arguments(command.arguments), *values]
+        call = described(command.name, said, mesh.told_place)
         tensors = _on_devices((*command.inputs, *command.outputs))
         ranks.calls.note(call, tuple(tensor.storage.address for tensor in tensors))
         ranks.calls.check()

@@ -506,6 +506,21 @@ def rows_as_submeshes(mesh, rank):
 @mistake(
     Told.ERROR,
     OTHER,
+    "on the 1x4 submesh of device 0",
+    "on the 1x4 submesh of device 4",
+    symptom="Reads and sums of two submeshes are mixed as soon as hosts wait for each other within them.",
+    mend="Go through submeshes in one order on all ranks.",
+)
+def submeshes_in_another_order(mesh, rank):
+    rows = mesh.create_submeshes(ttnn.MeshShape(1, 4))
+    for row in reversed(rows) if rank else rows:
+        x = ttnn.from_torch(torch.ones(32, 128), device=row, mesh_mapper=ttnn.ShardTensorToMesh(row, 1))
+        ttnn.all_reduce(x)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
     "in get_device_tensors(",
     "in all_reduce(",
     symptom="To read a tensor of which other hosts hold parts is a gather over all hosts: the one that reads waits.",
