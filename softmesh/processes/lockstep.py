@@ -173,7 +173,7 @@ class Lockstep:
 
     def closed(self) -> None:
         """A mesh is closed; with the last one this rank has made all its calls, unless an error ends it early."""
-        self._meshes -= 1
+        self._meshes = max(0, self._meshes - 1)
         if self._meshes > 0 or sys.exc_info()[0] is not None or self._board is None:
             self.check()
         else:
@@ -216,7 +216,10 @@ class Lockstep:
     def _tell(self, found: LockstepError | None) -> None:
         if found is not None and not self._is_told:
             self._is_told = True
-            raise found from None
+            try:
+                raise found from None
+            finally:
+                del found  # or the error would hold this frame, and all tensors below, until garbage is collected
 
 
 def _shown(told: bytes, addresses: tuple[int, ...]) -> str:

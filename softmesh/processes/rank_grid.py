@@ -68,9 +68,19 @@ class RankGrid:
         """Those of the axes along which there are several processes."""
         return tuple(axis for axis in axes if self.hosts[axis] > 1)
 
+    def shared_axes(self, placements: Sequence[Placement]) -> list[int]:
+        """The axes along which several processes hold the same of what lies so over the mesh."""
+        words = enumerate(zip(placements, self.hosts, strict=False))
+        return [axis for axis, (word, n) in words if n > 1 and isinstance(word, Replicate)]
+
+    def first_holder(self, placements: Sequence[Placement]) -> int:
+        """The first of the processes that hold the same as this one."""
+        shared = self.shared_axes(placements)
+        return _number([0 if axis in shared else at for axis, at in enumerate(self.at)], self.hosts)
+
     def share(self, placements: Sequence[Placement]) -> bool:
-        """Whether all processes hold the same of what lies so over the mesh."""
-        return all(isinstance(word, Replicate) for word, n in zip(placements, self.hosts, strict=False) if n > 1)
+        """Whether all processes hold the same."""
+        return len(self.shared_axes(placements)) == len(self.split_axes(range(len(self.hosts))))
 
     def places(self, axes: Sequence[int]) -> list[tuple[int, ...]]:
         """Of each rank of the group along these axes: where it is along each axis of the grid, 0 along others."""

@@ -28,7 +28,7 @@ from softmesh.runtime.cpu_block_cache import release_results
 from softmesh.runtime.memory.allocator import Allocator
 from softmesh.runtime.memory.memory_map import memory_map_of, worker_grid
 from softmesh.runtime.memory.out_of_memory import chosen_policy
-from softmesh.runtime.mesh_view import A_COORDINATE, HELD_HERE, Holding, MeshDeviceView, part
+from softmesh.runtime.mesh_view import A_COORDINATE, HELD_HERE, Holding, MeshDeviceView, end_calls, part
 from softmesh.runtime.queues.device_queues import DeviceQueues
 from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.runtime.traces.trace import Captures
@@ -469,7 +469,7 @@ class MeshDevice(ChipQueries, DeviceQueues):
         if self._parent is None:
             release_results()
         if was_open and self.ranks is not None and self._parent is None:
-            self.ranks.calls.closed()
+            end_calls(self.ranks)
         if was_open and sys.exc_info()[0] is None:  # otherwise there is worse to tell
             self._tell_what_is_left()
 

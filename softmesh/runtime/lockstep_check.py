@@ -68,10 +68,17 @@ def plain_arguments(arguments: Mapping[str, object]) -> Iterator[str]:
 def _values(ranks: RankGrid, written: tuple[CommandTensor, ...]) -> Iterator[str]:
     """A digest of what the host wrote, where all processes say that they hold the same."""
     for tensor in written:
-        data = tensor.storage.data
-        if data is not None and ranks.share(tensor.storage.dist.placements):
-            digest = zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-            yield f"replicated values {digest:08x}"
+        data, placements = tensor.storage.data, tensor.storage.dist.placements
+        if data is None or not ranks.shared_axes(placements):
+            continue
+        own = zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        if ranks.share(placements):
+            yield f"replicated values {own:08x}"
+            continue
+        first = ranks.first_holder(placements)  # others hold another part, and say what they like
+        its = ranks.context.allgather_int(own, op="lockstep check")[first]
+        if own != its:
+            yield f"replicated values {own:08x}, unlike {its:08x} of rank {ranks.context.group.ranks[first]}"
 
 
 _CHECK = LockstepCheck()

@@ -87,6 +87,15 @@ def _grid_of(ranks: RankGrid, spans: Sequence[range], hosts: Extents) -> RankGri
     return known[tuple(spans)]
 
 
+def end_calls(ranks: RankGrid) -> None:
+    """A mesh is closed: the processes that held it make no more calls together, nor do those of its parts."""
+    try:
+        for some in _PARTS.get(ranks, {}).values():
+            end_calls(some)
+    finally:
+        ranks.calls.closed()
+
+
 def _number(place: Sequence[int], extents: Extents) -> int:
     number = 0
     for i, n in zip(place, extents, strict=True):

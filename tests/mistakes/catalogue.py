@@ -3,8 +3,9 @@
 A topic is a file below programs/; the first line of its docstring is its heading in docs/mistakes.md. A program is a
 function, as a user would write it, and says by the names of its parameters what it wants: `mesh` (2x4, over FABRIC_1D),
 `folder` (an empty one), `rank` (it then runs on both ranks of a job, among others, and `mesh` is theirs together; one
-that is told by a report is a job of its own: rank_job.py), `stage` (the same, each rank with a `mesh` of its own, 1x2,
-and links between them). Without `mesh` nothing is open and no fabric is set. To add one:
+that is told by a report is a job of its own: rank_job.py), `corner` (the same with four ranks that hold 1x2 devices
+each), `stage` (the same with two, each with a `mesh` of its own, 1x2, and links between them). Without `mesh` nothing
+is open and no fabric is set. To add one:
 
     @mistake(
         Told.WARNING,
@@ -76,7 +77,7 @@ def right(program: Program) -> Program:
 def title(program: Program) -> str:
     """Its docstring, or its name as words; what differs between ranks differs on one of them."""
     words = program.__name__.replace("_", " ")
-    if of_ranks(program) and words.startswith(("another ", "other ")):
+    if (of_ranks(program) or of_corners(program)) and words.startswith(("another ", "other ")):
         words += " on one rank"
     text = (program.__doc__ or words).strip().rstrip(".")
     return text[0].upper() + text[1:]
@@ -105,8 +106,12 @@ def of_stages(program: Program) -> bool:
     return "stage" in wants(program)
 
 
+def of_corners(program: Program) -> bool:
+    return "corner" in wants(program)
+
+
 def of_a_job(program: Program) -> bool:
-    return of_ranks(program) or of_stages(program)
+    return of_ranks(program) or of_stages(program) or of_corners(program)
 
 
 def load() -> None:

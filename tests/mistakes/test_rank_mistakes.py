@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from catalogue import MISTAKES, RIGHT, Mistake, Told, load, of_ranks, title, topic
+from catalogue import MISTAKES, RIGHT, Mistake, Program, Told, load, of_corners, of_ranks, title, topic
 from rank_job import MARK, name
 
 load()
@@ -20,33 +21,29 @@ PROGRAM = Path(__file__).parent / "rank_job.py"
 TT_RUN = [sys.executable, str(Path(__file__).parents[2] / "softmesh_launcher.py")]
 DEADLINE = 150  # seconds: for a hang, not for speed
 DESCRIPTOR = """
-mesh_descriptors {
+mesh_descriptors {{
   name: "Big" arch: WORMHOLE_B0
-  device_topology { dims: [ 2, 4 ] } host_topology { dims: [ 1, 2 ] }
-  channels { count: 2 policy: RELAXED }
-}
-top_level_instance { mesh { mesh_descriptor: "Big" mesh_id: 0 } }
+  device_topology {{ dims: [ 2, 4 ] }} host_topology {{ dims: [ {rows}, 2 ] }}
+  channels {{ count: 2 policy: RELAXED }}
+}}
+top_level_instance {{ mesh {{ mesh_descriptor: "Big" mesh_id: 0 }} }}
 """
-BINDING = """
-rank_bindings:
-  - { rank: 0, mesh_id: 0, mesh_host_rank: 0 }
-  - { rank: 1, mesh_id: 0, mesh_host_rank: 1 }
-mesh_graph_desc_path: big.textproto
-"""
-TOGETHER = [one for one in MISTAKES if of_ranks(one.program) and one.told is not Told.REPORT]
+TOGETHER = [one for one in MISTAKES if one.told is not Told.REPORT]
 REPORTED = [one for one in MISTAKES if of_ranks(one.program) and one.told is Told.REPORT]
-NEIGHBOURS = [program for program in RIGHT if of_ranks(program)]
 
 
 @pytest.fixture
 def launched(tmp_path):
-    (tmp_path / "big.textproto").write_text(DESCRIPTOR)
-    (tmp_path / "big.yaml").write_text(BINDING)
+    for rows in (1, 2):
+        ranks = [f"  - {{ rank: {rank}, mesh_id: 0, mesh_host_rank: {rank} }}" for rank in range(2 * rows)]
+        lines = ["rank_bindings:", *ranks, f"mesh_graph_desc_path: rows{rows}.textproto"]
+        (tmp_path / f"rows{rows}.yaml").write_text("\n".join(lines))
+        (tmp_path / f"rows{rows}.textproto").write_text(DESCRIPTOR.format(rows=rows))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TT_", "SOFTMESH_"))}
 
-    def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, rows: int = 1, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*TT_RUN, "--rank-binding", "big.yaml", "--", sys.executable, str(PROGRAM), *arguments],
+            [*TT_RUN, "--rank-binding", f"rows{rows}.yaml", "--", sys.executable, str(PROGRAM), *arguments],
             cwd=tmp_path,
             env=clean | environ,
             capture_output=True,
@@ -60,25 +57,47 @@ def launched(tmp_path):
 
 @pytest.mark.parametrize("lockstep", ["0", "1"])
 def test_ranks_that_make_other_calls_are_noticed_and_others_are_not(lockstep, launched):
-    job = launched(SOFTMESH_LOCKSTEP=lockstep)
+    said = said_of(launched(SOFTMESH_LOCKSTEP=lockstep))
+    wrong = [one for one in TOGETHER if of_ranks(one.program)]
+    told = [one for one in wrong if one.told is (Told.LOCKSTEP if lockstep == "1" else Told.ERROR)]
+    missed = {name(one.program): said[name(one.program)] for one in told if not is_told(one, said[name(one.program)])}
+    passed = {name(one.program) for one in wrong if lockstep == "1" and None in said[name(one.program)].values()}
+    assert (missed, passed, false_alarms(of_ranks, said)) == ({}, set(), {})
+
+
+@pytest.mark.parametrize("lockstep", ["0", "1"])
+def test_of_four_ranks_those_that_concern_each_other_are_compared(lockstep, launched):
+    said = said_of(launched("corners", rows=2, SOFTMESH_LOCKSTEP=lockstep))
+    wrong = [one for one in TOGETHER if of_corners(one.program)]
+    told = [one for one in wrong if lockstep == "1" or one.told is Told.ERROR]
+    by_mistake = [(one, said[name(one.program)].values()) for one in told]
+    missed = {name(one.program) for one, texts in by_mistake if not any(is_said(one, text) for text in texts)}
+    assert (missed, false_alarms(of_corners, said)) == (set(), {})
+
+
+def said_of(job: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str | None]]:
+    """By program, and of that by rank."""
     assert job.returncode == 0, job.stderr[-3000:]
     said: dict[str, dict[str, str | None]] = {}
     for rank, line in re.findall(rf"^\[1,(\d)\]<stdout>: {MARK}(.*)$", job.stdout, re.MULTILINE):
         case, words = json.loads(line)
         said.setdefault(case, {})[rank] = words
-    told = [one for one in TOGETHER if one.told is (Told.LOCKSTEP if lockstep == "1" else Told.ERROR)]
-    missed = {name(one.program): said[name(one.program)] for one in told if not is_told(one, said[name(one.program)])}
-    passed = {name(one.program) for one in TOGETHER if lockstep == "1" and None in said[name(one.program)].values()}
-    alarmed = {name(one): said[name(one)] for one in NEIGHBOURS if said[name(one)] != {"0": None, "1": None}}
-    assert (missed, passed, alarmed) == ({}, set(), {})
+    return said
+
+
+def false_alarms(wanted: Callable[[Program], bool], said: dict[str, dict[str, str | None]]) -> dict[str, object]:
+    by_name = {name(program): said[name(program)] for program in RIGHT if wanted(program)}
+    return {one: words for one, words in by_name.items() if any(text is not None for text in words.values())}
 
 
 def is_told(mistake: Mistake, said: dict[str, str | None]) -> bool:
     """On both ranks, with its words, and with a line of the program."""
+    return len(said) == 2 and all(is_said(mistake, text) for text in said.values())
+
+
+def is_said(mistake: Mistake, text: str | None) -> bool:
     line = f"{topic(mistake.program)}.py:"
-    return len(said) == 2 and all(
-        text is not None and line in text and all(words in text for words in mistake.says) for text in said.values()
-    )
+    return text is not None and line in text and all(words in text for words in mistake.says)
 
 
 @pytest.mark.parametrize("mistake", REPORTED, ids=lambda one: title(one.program))
