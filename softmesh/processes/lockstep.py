@@ -17,6 +17,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from threading import current_thread, main_thread
 from types import CodeType
 from typing import NamedTuple
 
@@ -215,7 +216,8 @@ class Lockstep:
 
     def _tell(self, found: LockstepError | None) -> None:
         if found is not None and not self._is_told:
-            self._is_told = True
+            # An error ends the thread that it is raised in: of another than the program's own it is told again there.
+            self._is_told = current_thread() is main_thread()
             try:
                 raise found from None
             finally:

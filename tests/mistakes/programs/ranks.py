@@ -1,5 +1,6 @@
 """Ranks of one mesh that do not make the same calls."""
 
+import threading
 import time
 from contextlib import suppress
 
@@ -311,6 +312,30 @@ def another_collective(mesh, rank):
         ttnn.all_reduce(x, cluster_axis=1)
     else:
         ttnn.reduce_scatter(x, 1, cluster_axis=1)
+
+
+@mistake(
+    Told.ERROR,
+    OTHER,
+    "in gathers",
+    symptom="The thread dies, the program goes on with what it did not make, and ends as if all were well.",
+    mend="One dim on all ranks; let a thread hand its errors to the program (concurrent.futures does).",
+)
+def a_thread_that_gathers_along_another_dim(mesh, rank):
+    def gathers():
+        with suppress(RuntimeError):
+            ttnn.all_gather(put(mesh), rank, cluster_axis=1)
+
+    thread = threading.Thread(target=gathers)
+    thread.start()
+    thread.join()
+
+
+@right
+def a_thread_that_gathers(mesh, rank):
+    thread = threading.Thread(target=lambda: ttnn.all_gather(put(mesh), 1, cluster_axis=1))
+    thread.start()
+    thread.join()
 
 
 @right
