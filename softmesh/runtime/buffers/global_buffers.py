@@ -130,6 +130,8 @@ class GlobalCircularBuffer:
         self.progress: dict[tuple[MeshCoordinate, CoreCoord], tuple[int, ...]] = {}
         self.buffer = page_per_core(device, self.all_cores(), self._size, kind)
         self._config = page_per_core(device, self.all_cores(), _CONFIG_BYTES, kind)
+        groups = "; ".join(f"{sender} to {receivers}" for sender, receivers in self._mapping)
+        device.tell_ranks(f"create_global_circular_buffer({groups}, {self._size})", (self.buffer_address(),))
 
     def device(self) -> MeshDevice:
         return self.buffer.device()

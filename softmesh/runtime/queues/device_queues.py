@@ -143,6 +143,7 @@ class DeviceQueues:
 
     def remove_sub_device_manager(self, sub_device_manager_id: SubDeviceManagerId) -> None:
         self._managing("remove_sub_device_manager").remove(sub_device_manager_id)
+        self._tell_ranks("remove_sub_device_manager")
 
     def get_sub_device_ids(self) -> list[SubDeviceId]:
         return self._managing("get_sub_device_ids").ids()

@@ -477,6 +477,39 @@ def sub_devices_on_all_ranks(mesh, rank):
     ttnn.all_reduce(put(mesh), cluster_axis=1)
 
 
+@mistake(Told.ERROR, OTHER, "remove_sub_device_manager(", symptom=LATER, mend="Remove managers on all ranks.")
+def sub_devices_are_removed_by_one(mesh, rank):
+    manager = mesh.create_sub_device_manager([ttnn.SubDevice([CORES])], 0)
+    if rank:
+        mesh.remove_sub_device_manager(manager)
+
+
+def circular_buffer(mesh, size=2048):
+    sender, receiver = ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 0)
+    return ttnn.create_global_circular_buffer(
+        mesh, [(sender, ttnn.CoreRangeSet([ttnn.CoreRange(receiver, receiver)]))], size
+    )
+
+
+@mistake(Told.ERROR, OTHER, "create_global_circular_buffer(", symptom=LATER, mend="Make global buffers on all ranks.")
+def a_global_circular_buffer_on_one_rank(mesh, rank):
+    made = circular_buffer(mesh) if rank else None
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+    del made
+
+
+@mistake(Told.ERROR, OTHER, "4096)", "2048)", symptom=LATER, mend="One size on all ranks.")
+def another_size_of_a_global_circular_buffer(mesh, rank):
+    circular_buffer(mesh, 4096 if rank else 2048)
+
+
+@right
+def a_global_circular_buffer_on_all_ranks(mesh, rank):
+    made = circular_buffer(mesh)
+    ttnn.all_reduce(put(mesh), cluster_axis=1)
+    del made
+
+
 @mistake(Told.ERROR, OTHER, "release_trace(", symptom=LATER, mend="Release traces on all ranks.")
 def a_trace_is_released_by_one(mesh, rank):
     x = copies(mesh)
