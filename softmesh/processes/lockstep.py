@@ -161,9 +161,9 @@ class Lockstep:
     def compare(self, op: str) -> None:
         """All ranks come to this: raise, on all of them, where one made other calls.
 
-        Once they know that they differ they do not meet here again: one may have left while others were on their way.
+        Those who know that they differ do not meet the others here, who may have left: these look at the board.
         """
-        if self._is_told:
+        if self._is_told and self._board is not None:
             return
         self.check()
         if len(set(self._context.allgather_int(self.digest, op=op))) > 1:
