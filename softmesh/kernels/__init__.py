@@ -66,6 +66,7 @@ from softmesh.kernels.calls.l1_pointer import (
 from softmesh.kernels.calls.matrix_engine import (
     BroadcastType,
     EltwiseBinaryReuseDestType,
+    EltwiseBinaryType,
     PoolType,
     ReduceDim,
     add_reuse_dest_tiles,

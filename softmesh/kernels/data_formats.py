@@ -83,7 +83,7 @@ matrix, faces = from_faces, by_faces
 def unpack(data: torch.Tensor, dtype: DataType, tile: Tile) -> torch.Tensor:
     """The tile in these bytes."""
     if FACTS[dtype].is_block:
-        return unpack_faces(data, dtype, tile)
+        return unpack_faces(data, dtype, tile).float()
     return _numbers(data, dtype)
 
 

@@ -34,15 +34,20 @@ def tiles(mesh, value=1.0):
     return ttnn.from_torch(torch.full((64, 64), value).bfloat16(), layout=ttnn.TILE_LAYOUT, device=mesh)
 
 
-def pages_of(tensor):
-    return InterleavedAddrGen(tensor.buffer_address(), BYTES)
+def pages_of(tensor, size=BYTES):
+    return InterleavedAddrGen(tensor.buffer_address(), size)
 
 
 def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=(), first_value=0):
-    """A reader, perhaps a writer and compute, on a line of cores; each semaphore is on so many of them."""
+    """A reader, perhaps a writer and compute, on a line of cores; each semaphore is on so many of them.
+
+    `indexes` are those of circular buffers, of bfloat16 unless they come with their formats.
+    """
     program, place = metal.CreateProgram(), line(cores)
-    for index in indexes:
-        config = metal.CircularBufferConfig(pages * BYTES, {index: ttnn.bfloat16}).set_page_size(index, BYTES)
+    formats = indexes if isinstance(indexes, dict) else dict.fromkeys(indexes, ttnn.bfloat16)
+    for index, dtype in formats.items():
+        size = ttnn.tile_size(dtype)
+        config = metal.CircularBufferConfig(pages * size, {index: dtype}).set_page_size(index, size)
         metal.CreateCircularBuffer(program, place, config)
     for count in semaphores:
         metal.CreateSemaphore(program, line(count), first_value)

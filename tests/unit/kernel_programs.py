@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from softmesh.kernels import (
     cb_push_back,
     cb_reserve_back,
     cb_wait_front,
+    compute_kernel_hw_startup,
     get_arg_val,
     get_read_ptr,
     get_write_ptr,
@@ -115,9 +117,14 @@ def compute_on(
         noc_async_write_barrier()
         cb_pop_front(16, produced)
 
+    @functools.wraps(compute)
+    def computing() -> None:
+        compute_kernel_hw_startup(0, min(1, len(inputs) - 1), 16)
+        compute()
+
     reading = metal.CreateKernel(program, reader, CORE, metal.ReaderDataMovementConfig())
     writing = metal.CreateKernel(program, writer, CORE, metal.WriterDataMovementConfig())
-    metal.CreateKernel(program, compute, CORE, config or metal.ComputeConfig())
+    metal.CreateKernel(program, computing, CORE, config or metal.ComputeConfig())
     for index, each in enumerate(inputs):
         add_cb(program, index, counts[index], page_size=sizes[index], dtype=each.dtype)
     add_cb(program, 16, produced, page_size=output.spec.page_size(), dtype=output.dtype)

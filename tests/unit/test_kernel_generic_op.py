@@ -10,19 +10,23 @@ import softmesh as ttnn
 from softmesh.kernels import (
     TensorAccessor,
     TensorAccessorArgs,
+    add_init,
     add_tiles,
     cb_pop_front,
     cb_push_back,
     cb_reserve_back,
     cb_wait_front,
+    compute_kernel_hw_startup,
     copy_tile,
     exp_tile,
+    exp_tile_init,
     get_arg_val,
     get_common_arg_val,
     get_named_compile_time_arg_val,
     get_read_ptr,
     get_semaphore,
     get_write_ptr,
+    init_sfpu,
     noc_async_read_barrier,
     noc_async_read_tile,
     noc_async_write_barrier,
@@ -56,6 +60,8 @@ def read_two():
 
 
 def add():
+    compute_kernel_hw_startup(0, 1, 16)
+    add_init(0, 1)
     for _ in range(get_arg_val(0)):
         cb_wait_front(0, 1)
         cb_wait_front(1, 1)
@@ -198,6 +204,8 @@ def in_place(count):
 
 
 def exponential():
+    init_sfpu(0, 16)
+    exp_tile_init()
     for _ in range(get_named_compile_time_arg_val("tiles")):
         cb_wait_front(0, 1)
         tile_regs_acquire()

@@ -13,10 +13,12 @@ from softmesh.kernels import (
     L1Pointer,
     TensorAccessor,
     TensorAccessorArgs,
+    add_init,
     add_tiles,
     cb_push_back,
     cb_reserve_back,
     cb_wait_front,
+    compute_kernel_hw_startup,
     get_arg_val,
     get_write_ptr,
     noc_async_read_barrier,
@@ -35,6 +37,8 @@ COUNTED = []
 
 def add():
     COUNTED.append(1)
+    compute_kernel_hw_startup(0, 1, 16)
+    add_init(0, 1)
     cb_wait_front(0, 1)
     cb_wait_front(1, 1)
     cb_reserve_back(16, 1)

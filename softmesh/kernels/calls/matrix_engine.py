@@ -47,6 +47,15 @@ class BroadcastType(Enum):
     SCALAR = 3
 
 
+class EltwiseBinaryType(Enum):
+    """Which element-wise op an init is for: `init_bcast[EltwiseBinaryType.ELWADD, BroadcastType.ROW](...)`."""
+
+    ELWMUL = 0
+    ELWDIV = 1
+    ELWADD = 2
+    ELWSUB = 3
+
+
 class EltwiseBinaryReuseDestType(Enum):
     """On which side of the op the register stands."""
 
@@ -56,10 +65,10 @@ class EltwiseBinaryReuseDestType(Enum):
 
 def _binary(call: str, op: str, apply: Binary, cbs: Sequence[int], tiles: Sequence[int], idst: int, acc: bool) -> None:
     thread = compute_kernel(call)
-    check_set_up(thread, call, op)
+    check_set_up(thread, call, op, cbs)
     (a, tile), (b, _) = (operand(thread, call, cb, i) for cb, i in zip(cbs, tiles, strict=True))
     result = apply(a, b)
-    before = thread.registers.get(call, idst) if acc else None
+    before = thread.registers.get(call, idst) if acc or thread.registers.setup.accumulates else None
     thread.registers.put(call, idst, result if before is None else before + result, tile)
 
 
@@ -83,7 +92,7 @@ _USED = {
 }
 
 
-def _bcast(name: str, apply: Binary) -> Templated[..., None]:
+def _bcast(name: str, op: str, apply: Binary) -> Templated[..., None]:
     def call(
         icb0: int,
         icb1: int,
@@ -94,7 +103,7 @@ def _bcast(name: str, apply: Binary) -> Templated[..., None]:
         tBcastDim: BroadcastType = BroadcastType.ROW,
     ) -> None:
         thread = compute_kernel(name)
-        check_set_up(thread, name, "bcast")
+        check_set_up(thread, name, "bcast", (icb0, icb1), (op, tBcastDim))
         (a, tile), (b, _) = operand(thread, name, icb0, itile0), operand(thread, name, icb1, itile1)
         rows, columns = _USED[tBcastDim]
         used = matrix(b, tile)[..., rows, columns].expand(*b.shape[:-1], tile.height, tile.width)
@@ -104,9 +113,9 @@ def _bcast(name: str, apply: Binary) -> Templated[..., None]:
     return templated(call)
 
 
-add_tiles_bcast = _bcast("add_tiles_bcast", torch.add)
-sub_tiles_bcast = _bcast("sub_tiles_bcast", torch.sub)
-mul_tiles_bcast = _bcast("mul_tiles_bcast", torch.mul)
+add_tiles_bcast = _bcast("add_tiles_bcast", "add", torch.add)
+sub_tiles_bcast = _bcast("sub_tiles_bcast", "sub", torch.sub)
+mul_tiles_bcast = _bcast("mul_tiles_bcast", "mul", torch.mul)
 
 add_tiles_bcast_rows = add_tiles_bcast[BroadcastType.ROW]
 add_tiles_bcast_cols = add_tiles_bcast[BroadcastType.COL]
@@ -119,7 +128,7 @@ mul_tiles_bcast_cols = mul_tiles_bcast[BroadcastType.COL]
 mul_tiles_bcast_scalar = mul_tiles_bcast[BroadcastType.SCALAR]
 
 
-def _reuse(name: str, apply: Binary) -> Templated[..., None]:
+def _reuse(name: str, op: str, apply: Binary) -> Templated[..., None]:
     def call(
         icb: int,
         itile: int,
@@ -129,7 +138,7 @@ def _reuse(name: str, apply: Binary) -> Templated[..., None]:
     ) -> None:
         """Of the register and a tile; the other way round with DEST_TO_SRCB."""
         thread = compute_kernel(name)
-        check_set_up(thread, name, "reuse_dest")
+        check_set_up(thread, name, "reuse_dest", (icb,), (op, binary_reuse_dest))
         values, tile = operand(thread, name, icb, itile)
         kept = in_register(thread, name, idst)
         is_first = binary_reuse_dest is EltwiseBinaryReuseDestType.DEST_TO_SRCA
@@ -139,9 +148,9 @@ def _reuse(name: str, apply: Binary) -> Templated[..., None]:
     return templated(call)
 
 
-add_reuse_dest_tiles = _reuse("add_reuse_dest_tiles", torch.add)
-sub_reuse_dest_tiles = _reuse("sub_reuse_dest_tiles", torch.sub)
-mul_reuse_dest_tiles = _reuse("mul_reuse_dest_tiles", torch.mul)
+add_reuse_dest_tiles = _reuse("add_reuse_dest_tiles", "add", torch.add)
+sub_reuse_dest_tiles = _reuse("sub_reuse_dest_tiles", "sub", torch.sub)
+mul_reuse_dest_tiles = _reuse("mul_reuse_dest_tiles", "mul", torch.mul)
 
 
 # Matrix products, which add to what is in the registers.
@@ -157,10 +166,10 @@ def matmul_tiles(
 ) -> None:
     """The product of two tiles, added to what is in the register."""
     thread = compute_kernel("matmul_tiles")
-    check_set_up(thread, "matmul_tiles", "matmul")
+    check_set_up(thread, "matmul_tiles", "matmul", (in0_cb_id, in1_cb_id))
     a = operand_matrix(thread, "matmul_tiles", in0_cb_id, in0_tile_index)
     b = operand_matrix(thread, "matmul_tiles", in1_cb_id, in1_tile_index)
-    _accumulate(thread, "matmul_tiles", idst, a @ (b.mT if transpose else b))
+    _accumulate(thread, "matmul_tiles", idst, a @ (b.mT if transpose or thread.registers.setup.transposes else b))
 
 
 def matmul_block(
@@ -180,10 +189,10 @@ def matmul_block(
     """
     call = "matmul_block"
     thread = compute_kernel(call)
-    check_set_up(thread, call, "matmul")
+    check_set_up(thread, call, "matmul", (in0_cb_id, in1_cb_id))
     column = [operand_matrix(thread, call, in0_cb_id, in0_tile_index + r * kt_dim) for r in range(rt_dim)]
     row = [operand_matrix(thread, call, in1_cb_id, in1_tile_index + c) for c in range(ct_dim)]
-    right = [tile.mT if transpose else tile for tile in row]
+    right = [tile.mT if transpose or thread.registers.setup.transposes else tile for tile in row]
     product = torch.cat(column, dim=-2) @ torch.cat(right, dim=-1)
     for r, band in enumerate(product.split(column[0].shape[-2], dim=-2)):
         for c, part in enumerate(band.split(right[0].shape[-1], dim=-1)):
@@ -242,7 +251,7 @@ def reduce_tile(
     The scaler is the first value of its tile: 1 for a sum or an extreme, 1/n for an average.
     """
     thread = compute_kernel("reduce_tile")
-    check_set_up(thread, "reduce_tile", "reduce")
+    check_set_up(thread, "reduce_tile", "reduce", (icb, icb_scaler), (reduce_type, reduce_dim))
     values, tile = operand(thread, "reduce_tile", icb, itile)
     scaler, _ = operand(thread, "reduce_tile", icb_scaler, itile_scaler)
     result = _pooled(matrix(values, tile), reduce_type, _ALONG[reduce_dim]) * scaler[..., :1, None]

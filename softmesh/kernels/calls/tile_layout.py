@@ -8,7 +8,7 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.kernels.calls.circular_buffers import fifo_of
-from softmesh.kernels.calls.engine_init import check_set_up
+from softmesh.kernels.calls.engine_init import check_packs, check_set_up
 from softmesh.kernels.calls.kernel_arguments import templated
 from softmesh.kernels.calls.tile_registers import registers_to_pack, unpacked, write_page
 from softmesh.kernels.data_formats import faces, matrix, pack_rows, unpack_rows
@@ -20,7 +20,7 @@ from softmesh.tensor.tile import Tile
 
 def transpose_tile(icb: int, itile: int, idst: int) -> None:
     thread = compute_kernel("transpose_tile")
-    check_set_up(thread, "transpose_tile", "transpose")
+    check_set_up(thread, "transpose_tile", "transpose", (icb,))
     values, tile = unpacked(thread, "transpose_tile", icb, itile)
     turned = Tile((tile.width, tile.height))
     thread.registers.put("transpose_tile", idst, faces(matrix(values, tile).mT, turned), turned)
@@ -32,7 +32,7 @@ transpose_wh_tile = transpose_tile
 def copy_tile(in_cb_id: int, in_tile_index: int, dst_tile_index: int) -> None:
     """A tile into a register."""
     thread = compute_kernel("copy_tile")
-    check_set_up(thread, "copy_tile", "copy")
+    check_set_up(thread, "copy_tile", "copy", (in_cb_id,))
     values, tile = unpacked(thread, "copy_tile", in_cb_id, in_tile_index)
     thread.registers.put("copy_tile", dst_tile_index, values, tile)
 
@@ -49,8 +49,9 @@ def tilize_block(icb: int, block: int, ocb: int) -> None:
     """Rows that are `block` tiles wide, as many as a tile is tall, become `block` tiles."""
     call = "tilize_block"
     thread = compute_kernel(call)
-    check_set_up(thread, call, "tilize")
+    check_set_up(thread, call, "tilize", (icb,))
     source, target = _row_major(thread, call, icb), fifo_of(thread, call, ocb)
+    check_packs(thread, call, target)
     tile = target.format.tile
     size = block * tile.get_tile_size(source.format.dtype)
     source.page_to_read(call, -(-size // source.page_size) - 1)  # all of it must have been waited for
@@ -63,7 +64,7 @@ def untilize_block(icb: int, block: int, ocb: int) -> None:
     """So many tiles, side by side, become rows."""
     call = "untilize_block"
     thread = compute_kernel(call)
-    check_set_up(thread, call, "untilize")
+    check_set_up(thread, call, "untilize", (icb,))
     bands = [matrix(*unpacked(thread, call, icb, i)) for i in range(block)]
     _write_rows(thread, call, _row_major(thread, call, ocb), bands, block, 0, 0)
 
@@ -81,7 +82,7 @@ def pack_untilize_block(
     """`block_rt_dim` rows of `block_ct_dim` tiles, into rows that are `full_ct_dim` tiles wide."""
     call = "pack_untilize_block"
     thread = compute_kernel(call)
-    check_set_up(thread, call, "untilize")
+    check_set_up(thread, call, "untilize", (icb,))
     target = _row_major(thread, call, ocb)
     for r in range(block_rt_dim):
         bands = [matrix(*unpacked(thread, call, icb, r * block_ct_dim + c)) for c in range(block_ct_dim)]
@@ -121,6 +122,7 @@ def _write_rows(
     down: int,
 ) -> None:
     """Tiles side by side as rows of `width` tiles, from tile column `first` and tile row `down` on."""
+    check_packs(thread, call, fifo)
     band = torch.cat(list(bands), dim=-1)
     height, columns = band.shape[-2:]
     dtype, tile = fifo.format.dtype, fifo.format.tile

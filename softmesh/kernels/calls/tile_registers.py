@@ -6,6 +6,7 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.kernels.calls.circular_buffers import fifo_of
+from softmesh.kernels.calls.engine_init import check_packs
 from softmesh.kernels.calls.kernel_arguments import templated
 from softmesh.kernels.data_formats import pack, unpack
 from softmesh.kernels.engine.dst_registers import RegisterOwner
@@ -56,7 +57,7 @@ def unpacked(thread: KernelThread, call: str, cb_id: int, index: int) -> tuple[t
 
 
 def in_register(thread: KernelThread, call: str, index: int) -> torch.Tensor:
-    """The values of a register that math goes on with; zero where nothing was put, which strict mode refuses."""
+    """The values of a register that math goes on with; zero where nothing was put, which is told."""
     return _defined(thread, call, index, thread.registers.get(call, index))
 
 
@@ -64,8 +65,11 @@ def _defined(thread: KernelThread, call: str, index: int, values: torch.Tensor |
     if values is not None:
         return values
     chip = thread.core.chip
-    if chip.is_strict:
-        raise MeshError(f"{call}: nothing has been put into tile register {index} since tile_regs_acquire().")
+    thread.complain(
+        f"register of {call}",
+        f"{call}: nothing has been put into tile register {index} since tile_regs_acquire(): on a chip it holds zeros, "
+        "or what was there before. Let an op or copy_tile fill it, fill_tile for a constant.",
+    )
     tile = thread.registers.tile(index)
     return torch.zeros(*(1,) * chip.rank, tile.height * tile.width, device=chip.mesh.torch_device)
 
@@ -93,6 +97,7 @@ def registers_to_pack(thread: KernelThread, call: str, index: int) -> torch.Tens
 
 
 def _pack(thread: KernelThread, call: str, register: int, fifo: Fifo, index: int | None) -> None:
+    check_packs(thread, call, fifo)
     values = registers_to_pack(thread, call, register)
     made, tile = thread.registers.tile(register), fifo.format.tile
     if (made.height, made.width) != (tile.height, tile.width):

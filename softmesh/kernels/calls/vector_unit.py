@@ -6,10 +6,10 @@ Scalars come as the bits of a float, as in C++: `add_unary_tile(0, float_bits(0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from softmesh.errors import MeshError
 from softmesh.kernels.calls.kernel_arguments import float32, templated
 from softmesh.kernels.calls.tile_registers import in_register
 from softmesh.kernels.data_formats import DataFormat, dtype_of, pack, unpack
@@ -21,23 +21,42 @@ Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Call = Callable[..., None]
 
 
+class _Call:
+    """What C++ writes in angle brackets, `exp_tile[True](0)`, changes speed and accuracy of chips, not what is here."""
+
+    def __init__(self, name: str, function: Call) -> None:
+        self.__name__ = self.__qualname__ = name
+        self._function = function
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}, a call of kernels>"
+
+    def __getitem__(self, given: object) -> Call:
+        return self._function
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        self._function(*args, **options)
+
+
 def _init(name: str, op: str) -> Call:
     def call(*args: object, **options: object) -> None:
-        compute_kernel(name).registers.vector_op = op
+        compute_kernel(name).registers.setup.vector_op = op
 
-    call.__name__ = call.__qualname__ = name
-    return call
+    return _Call(name, call)
 
 
 def _check_set_up(thread: KernelThread, call: str) -> None:
-    if thread.core.chip.is_strict and thread.registers.vector_op != call:
-        now = thread.registers.vector_op or "nothing"
-        raise MeshError(f"{call}: the vector unit is set up for {now}. Call {call}_init() before.")
+    now = thread.registers.setup.vector_op
+    if now != call and call not in _SERVES.get(now, ()):
+        thread.complain(
+            f"init of {call}",
+            f"{call}: the vector unit is set up for {now or 'nothing'}. Call {call}_init() before: on a chip it works "
+            "with the constants of whatever it was set up for.",
+        )
 
 
 def _named(call: Call, name: str) -> tuple[Call, Call]:
-    call.__name__ = call.__qualname__ = name
-    return call, _init(f"{name}_init", name)
+    return _Call(name, call), _init(f"{name}_init", name)
 
 
 def _unary(name: str, apply: Unary) -> tuple[Call, Call]:
@@ -120,6 +139,18 @@ relu_max_tile, relu_max_tile_init = _with_scalar("relu_max_tile", lambda x, a: x
 relu_min_tile, relu_min_tile_init = _with_scalar("relu_min_tile", lambda x, a: x.clamp(min=a))
 unary_max_tile, unary_max_tile_init = _with_scalar("unary_max_tile", lambda x, a: x.clamp(min=a))
 unary_min_tile, unary_min_tile_init = _with_scalar("unary_min_tile", lambda x, a: x.clamp(max=a))
+
+# One init for arithmetic with a scalar.
+binop_with_scalar_tile_init = _init("binop_with_scalar_tile_init", "binop_with_scalar_tile")
+_SERVES = {
+    "binop_with_scalar_tile": (
+        "add_unary_tile",
+        "sub_unary_tile",
+        "rsub_unary_tile",
+        "mul_unary_tile",
+        "div_unary_tile",
+    )
+}
 
 add_binary_tile, add_binary_tile_init = _binary("add_binary_tile", torch.add)
 sub_binary_tile, sub_binary_tile_init = _binary("sub_binary_tile", torch.sub)

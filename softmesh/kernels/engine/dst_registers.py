@@ -12,6 +12,7 @@ from enum import Enum
 import torch
 
 from softmesh.errors import MeshError
+from softmesh.kernels.engine.engine_setup import EngineSetup
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
 
 
@@ -40,8 +41,7 @@ class Registers:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.adds_in_l1 = False  # the packer adds to what is in memory
-        self.matrix_op = ""  # what the engines are set up for
-        self.vector_op = ""
+        self.setup = EngineSetup()
         self._owner = RegisterOwner.NOBODY
         self._values: list[torch.Tensor | None] = [None] * capacity
         self._tiles: list[Tile] = [DEFAULT_TILE] * capacity
