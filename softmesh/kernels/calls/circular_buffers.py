@@ -54,6 +54,7 @@ def cb_pages_reservable_at_back(cb_id: int, num_pages: int) -> bool:
     if fifo.free < num_pages:
         return False
     fifo.learn_of_room(thread, num_pages)
+    fifo.reserved = max(fifo.reserved, num_pages)
     return True
 
 
@@ -65,6 +66,7 @@ def cb_pages_available_at_front(cb_id: int, num_pages: int) -> bool:
     if fifo.available < num_pages:
         return False
     fifo.learn_of_pages(thread, num_pages)
+    fifo.waited = max(fifo.waited, num_pages)
     return True
 
 

@@ -279,6 +279,12 @@ def _pooled(values: torch.Tensor, kind: PoolType, dims: tuple[int, ...]) -> torc
 def generate_reduce_scaler(cb_id: int, scaler: int) -> None:
     """Push one tile whose values are the upper half of `scaler`, a bfloat16 packed twice into a word."""
     thread = here("generate_reduce_scaler")
+    if scaler >> 16 != scaler & 0xFFFF:
+        thread.complain(
+            "scaler",
+            f"generate_reduce_scaler({int(cb_id)}, {scaler:#x}): the scaler is a bfloat16 packed twice into a word, "
+            "and the halves of this one differ: every other value would be another one. For 1.0 it is 0x3F803F80.",
+        )
     cb_reserve_back(cb_id, 1)
     fifo = fifo_of(thread, "generate_reduce_scaler", cb_id)
     tile, chip = fifo.format.tile, thread.core.chip

@@ -98,6 +98,7 @@ def registers_to_pack(thread: KernelThread, call: str, index: int) -> torch.Tens
 
 def _pack(thread: KernelThread, call: str, register: int, fifo: Fifo, index: int | None) -> None:
     check_packs(thread, call, fifo)
+    fifo.check_pushed(thread)
     values = registers_to_pack(thread, call, register)
     made, tile = thread.registers.tile(register), fifo.format.tile
     if (made.height, made.width) != (tile.height, tile.width):

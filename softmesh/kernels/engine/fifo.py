@@ -66,6 +66,7 @@ class Fifo:
         self.reserved = 0  # pages of the window at the back
         self.waited = 0  # pages of the window at the front
         self.packed = 0  # pages of the window at the back that the packer has filled
+        self.left_behind = 0  # of those, pages that were packed before the last push, and not pushed yet
         self._pushes = _Steps()
         self._pops = _Steps()
         self._ends: dict[str, KernelThread] = {}
@@ -109,11 +110,14 @@ class Fifo:
         strict = self.core.strict
         if strict is not None:
             strict.pushing(self, pages)
-        elif thread.kernel.processor is not Processor.TRISC:
+        elif pages > self.reserved and not self.is_aliased:
+            self._tell_unreserved(thread, pages)
+        if strict is None and thread.kernel.processor is not Processor.TRISC:
             thread.transfers.pushing(self, pages)
         self.pushed += pages
         self._pushes.append((self.pushed, thread.clock.published()))
         self.reserved = max(0, self.reserved - pages)
+        self.left_behind = max(0, self.left_behind + self.packed - pages)
         self.packed = 0
         self.core.chip.scheduler.wake(self._for_pages)
 
@@ -169,6 +173,26 @@ class Fifo:
             "before.",
             is_strict=False,
         )
+
+    def _tell_unreserved(self, thread: KernelThread, pages: int) -> None:
+        self.core.chip.launch_state.findings.add(
+            (thread.kernel, f"unreserved {self.index}"),
+            f"{thread.name}: cb_push_back({self.index}, {pages}) publishes more than the {self.reserved} pages that "
+            f"were reserved, and nothing has waited for room: call cb_reserve_back({self.index}, {pages}) before, "
+            "ahead of what fills them.",
+            is_strict=False,
+        )
+
+    def check_pushed(self, thread: KernelThread) -> None:
+        """Before the packer goes on, and at the end: whether all that it has packed was pushed."""
+        if self.left_behind:
+            thread.complain(
+                f"left behind {self.index}",
+                f"{self.left_behind} pages of circular buffer {self.index} were packed, and not pushed: behind a "
+                "cb_push_back the packer begins at the first page that was not pushed, and overwrites them. Let "
+                f"cb_push_back({self.index}, n) publish as many pages as were packed.",
+            )
+            self.left_behind = 0
 
     def begin_at(self, page: int) -> None:
         """Empty, and with this page the next."""

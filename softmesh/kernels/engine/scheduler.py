@@ -130,7 +130,10 @@ class KernelThread(greenlet):
     def _finish(self) -> None:
         if self.kernel.processor is not Processor.TRISC:
             self.transfers.check_completed()
-        elif (held := self.registers.why_held()) is not None:
+            return
+        for fifo in self.core.fifos.values():
+            fifo.check_pushed(self)
+        if (held := self.registers.why_held()) is not None:
             message = (
                 f"The kernel ends out of turn: of the tile registers {held}. The next one waits for them for ever."
             )

@@ -368,7 +368,7 @@ class StrictL1:
                 )
 
     def pushing(self, fifo: Fifo, pages: int) -> None:
-        if pages > fifo.reserved:
+        if pages > fifo.reserved and not fifo.is_aliased:
             raise MeshError(
                 f"cb_push_back({fifo.index}, {pages}) publishes more than the {fifo.reserved} pages that were "
                 f"reserved: call cb_reserve_back({fifo.index}, {pages}) before."

@@ -1,7 +1,7 @@
 """Kernels: what matrix engine, vector unit, unpacker and packer are set up for."""
 
 from catalogue import Told, mistake, right
-from kernel_launches import launched, pages_of, tiles
+from kernel_launches import fill, launched, pages_of, tiles
 
 import softmesh as ttnn
 from softmesh.kernels import (
@@ -23,6 +23,7 @@ from softmesh.kernels import (
     exp_tile,
     exp_tile_init,
     fill_tile,
+    generate_reduce_scaler,
     get_read_ptr,
     get_write_ptr,
     init_bcast,
@@ -240,6 +241,53 @@ def a_reduction_has_its_init(mesh):
         init(A, B, OUT)
 
     computed(mesh, start, lambda: reduce(A, B, 0, 0, 0))
+
+
+def averaged(mesh, scaler):
+    out = tiles(mesh, 0.0)
+
+    def reader():
+        fill(A)
+        generate_reduce_scaler(B, scaler)
+
+    def compute():
+        compute_kernel_hw_startup(A, B, OUT)
+        reduce_init[PoolType.SUM, ReduceDim.REDUCE_ROW](A, B, OUT)
+        cb_wait_front(B, 1)
+        cb_wait_front(A, 1)
+        tile_regs_acquire()
+        reduce_tile[PoolType.SUM, ReduceDim.REDUCE_ROW](A, B, 0, 0, 0)
+        tile_regs_commit()
+        cb_pop_front(A, 1)
+        cb_reserve_back(OUT, 1)
+        tile_regs_wait()
+        pack_tile(0, OUT)
+        tile_regs_release()
+        cb_push_back(OUT, 1)
+
+    def writer():
+        cb_wait_front(OUT, 1)
+        noc_async_write_tile(0, pages_of(out), get_read_ptr(OUT))
+        noc_async_write_barrier()
+        cb_pop_front(OUT, 1)
+
+    launched(mesh, reader, writer, compute, indexes=(A, B, OUT))
+
+
+@mistake(
+    Told.WARNING,
+    "generate_reduce_scaler(1, 0x3d00)",
+    "packed twice into a word",
+    symptom="All sums are zero.",
+    mend="Pack the bfloat16 twice: 0x3D003D00 for 1/32.",
+)
+def the_scaler_of_a_reduction_is_packed_once(mesh):
+    averaged(mesh, 0x3D00)
+
+
+@right
+def the_scaler_of_a_reduction_is_packed_twice(mesh):
+    averaged(mesh, 0x3D003D00)
 
 
 # -- the vector unit ---------------------------------------------------------------------------------

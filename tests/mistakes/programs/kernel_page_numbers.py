@@ -1,0 +1,135 @@
+"""Kernels: how many pages are reserved, filled and pushed, and what is in them."""
+
+from catalogue import Told, mistake, right
+from kernel_launches import BYTES, launched, pages_of, store, tiles
+
+from softmesh.kernels import (
+    cb_pop_front,
+    cb_push_back,
+    cb_reserve_back,
+    cb_wait_front,
+    fill_tile,
+    get_read_ptr,
+    get_write_ptr,
+    init_sfpu,
+    noc_async_read_barrier,
+    noc_async_read_tile,
+    noc_async_write_barrier,
+    noc_async_write_tile,
+    pack_tile,
+    tile_regs_acquire,
+    tile_regs_commit,
+    tile_regs_release,
+    tile_regs_wait,
+)
+
+
+def tile_of(number):
+    return get_write_ptr(0) + number * BYTES
+
+
+def filled_by_two(mesh, reserved):
+    """Two tiles at a time, in a circular buffer of four."""
+    source, target = tiles(mesh), tiles(mesh, 0.0)
+
+    def reader():
+        for page in range(0, 4, 2):
+            cb_reserve_back(0, reserved)
+            for i in range(2):
+                noc_async_read_tile(page + i, pages_of(source), tile_of(i))
+            noc_async_read_barrier()
+            cb_push_back(0, 2)
+
+    launched(mesh, reader, lambda: [store(page, target) for page in range(4)], pages=4)
+
+
+@mistake(
+    Told.WARNING,
+    "cb_push_back(0, 2) publishes more than the 1 pages that were reserved",
+    "call cb_reserve_back(0, 2)",
+    symptom="All is well as long as the circular buffer has room for everything; then tiles are overwritten.",
+    mend="Reserve as many pages as are filled and pushed.",
+)
+def fewer_pages_are_reserved_than_are_pushed(mesh):
+    filled_by_two(mesh, 1)
+
+
+@right
+def as_many_pages_are_reserved_as_are_pushed(mesh):
+    filled_by_two(mesh, 2)
+
+
+@mistake(
+    Told.WARNING,
+    "publishes more than the 0 pages that were reserved",
+    symptom="All is well as long as the circular buffer has room for everything; then tiles are overwritten.",
+    mend="Call cb_reserve_back before the page is filled.",
+)
+def pages_are_pushed_that_were_never_reserved(mesh):
+    source, target = tiles(mesh), tiles(mesh, 0.0)
+
+    def reader():
+        for page in range(4):
+            noc_async_read_tile(page, pages_of(source), get_write_ptr(0))
+            noc_async_read_barrier()
+            cb_push_back(0, 1)
+
+    launched(mesh, reader, lambda: [store(page, target) for page in range(4)], pages=4)
+
+
+def packed_twice(mesh, push):
+    """Two tiles of each round are packed."""
+    target = tiles(mesh, 0.0)
+
+    def compute():
+        init_sfpu(1, 1)
+        for _ in range(2):
+            cb_reserve_back(1, 2)
+            tile_regs_acquire()
+            fill_tile(0, 1.0)
+            fill_tile(1, 2.0)
+            tile_regs_commit()
+            tile_regs_wait()
+            pack_tile(0, 1)
+            pack_tile(1, 1)
+            tile_regs_release()
+            push()
+
+    def writer(pages):
+        for page in range(pages):
+            cb_wait_front(1, 1)
+            noc_async_write_tile(page, pages_of(target), get_read_ptr(1))
+            noc_async_write_barrier()
+            cb_pop_front(1, 1)
+
+    pushed = 4 if push is not push_one else 2
+    launched(mesh, lambda: None, lambda: writer(pushed), compute, pages=4, indexes=(1,))
+
+
+def push_one():
+    cb_push_back(1, 1)
+
+
+def push_one_by_one():
+    cb_push_back(1, 1)
+    cb_push_back(1, 1)
+
+
+@mistake(
+    Told.WARNING,
+    "1 pages of circular buffer 1 were packed, and not pushed",
+    symptom="Every other tile is missing.",
+    mend="Push as many pages as are packed.",
+)
+def more_pages_are_packed_than_are_pushed(mesh):
+    packed_twice(mesh, push_one)
+
+
+@right
+def packed_pages_are_pushed_together(mesh):
+    packed_twice(mesh, lambda: cb_push_back(1, 2))
+
+
+@right
+def packed_pages_are_pushed_one_by_one(mesh):
+    packed_twice(mesh, push_one_by_one)
