@@ -38,7 +38,7 @@ def pages_of(tensor, size=BYTES):
     return InterleavedAddrGen(tensor.buffer_address(), size)
 
 
-def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=(), first_value=0):
+def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=(), first_value=0, page_size=None):
     """A reader, perhaps a writer and compute, on a line of cores; each semaphore is on so many of them.
 
     `indexes` are those of circular buffers, of bfloat16 unless they come with their formats.
@@ -46,7 +46,7 @@ def launched(mesh, *kernels, cores=1, pages=2, indexes=(0,), semaphores=(), firs
     program, place = metal.CreateProgram(), line(cores)
     formats = indexes if isinstance(indexes, dict) else dict.fromkeys(indexes, ttnn.bfloat16)
     for index, dtype in formats.items():
-        size = ttnn.tile_size(dtype)
+        size = page_size or ttnn.tile_size(dtype)
         config = metal.CircularBufferConfig(pages * size, {index: dtype}).set_page_size(index, size)
         metal.CreateCircularBuffer(program, place, config)
     for count in semaphores:

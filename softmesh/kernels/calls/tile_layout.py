@@ -13,6 +13,7 @@ from softmesh.kernels.calls.kernel_arguments import templated
 from softmesh.kernels.calls.tile_registers import registers_to_pack, unpacked, write_page
 from softmesh.kernels.data_formats import faces, matrix, pack_rows, unpack_rows
 from softmesh.kernels.engine.fifo import Fifo
+from softmesh.kernels.engine.page_contents import check_unpacked
 from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
 from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.tile import Tile
@@ -55,6 +56,7 @@ def tilize_block(icb: int, block: int, ocb: int) -> None:
     tile = target.format.tile
     size = block * tile.get_tile_size(source.format.dtype)
     source.page_to_read(call, -(-size // source.page_size) - 1)  # all of it must have been waited for
+    check_unpacked(thread, call, source, source.read_pointer)
     band = unpack_rows(thread.core.read(source.read_pointer, size), source.format.dtype, block * tile.width)
     for part in band.split(tile.width, dim=-1):
         write_page(thread, target, target.page_to_pack(call, None), faces(part, tile))

@@ -11,6 +11,7 @@ from softmesh.kernels.calls.kernel_arguments import templated
 from softmesh.kernels.data_formats import pack, unpack
 from softmesh.kernels.engine.dst_registers import RegisterOwner
 from softmesh.kernels.engine.fifo import Fifo
+from softmesh.kernels.engine.page_contents import Content, check_stored, check_unpacked
 from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
 from softmesh.tensor.tile import Tile
 
@@ -52,8 +53,9 @@ def unpacked(thread: KernelThread, call: str, cb_id: int, index: int) -> tuple[t
     """The values of a tile in the window at the front of a circular buffer."""
     fifo = fifo_of(thread, call, cb_id)
     dtype, tile = fifo.format.dtype, fifo.format.tile
-    data = thread.core.read(fifo.page_to_read(call, index), tile.get_tile_size(dtype))
-    return unpack(data, dtype, tile), tile
+    address = fifo.page_to_read(call, index)
+    check_unpacked(thread, call, fifo, address)
+    return unpack(thread.core.read(address, tile.get_tile_size(dtype)), dtype, tile), tile
 
 
 def in_register(thread: KernelThread, call: str, index: int) -> torch.Tensor:
@@ -114,7 +116,10 @@ def write_page(thread: KernelThread, fifo: Fifo, address: int, values: torch.Ten
     dtype, tile = fifo.format.dtype, fifo.format.tile
     if thread.registers.adds_in_l1:
         values = values + unpack(thread.core.read(address, tile.get_tile_size(dtype)), dtype, tile)
+    content = Content(dtype, is_packed=True)
+    check_stored(thread, "pack_tile", content, thread.core.content_at(address) if fifo.is_aliased else None)
     thread.core.write(address, pack(values, dtype, tile))
+    thread.core.note_content(address, content)
 
 
 def pack_reconfig_l1_acc(l1_acc_en: int) -> None:

@@ -18,6 +18,7 @@ from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, MeshMemory
 from softmesh.runtime.buffers.paged_memory import Sharded
 from softmesh.strictness import warn
+from softmesh.tensor.dtype import DataType
 
 
 class MeshSlice:
@@ -53,6 +54,11 @@ class BufferView(ABC):
         self.was_read = False
         self.was_written = False
         self._overlays: dict[MeshSlice, ByteOverlay] = {}  # page after page, as far as it was met
+
+    @property
+    def dtype(self) -> DataType | None:
+        """Of the tensor it belongs to."""
+        return None
 
     def read(self, mesh_slice: MeshSlice, bank: int, address: int, size: int) -> torch.Tensor:
         """Bytes of a bank, `(*extents, size)`; nobody may change them."""

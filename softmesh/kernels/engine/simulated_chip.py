@@ -20,6 +20,7 @@ from softmesh.kernels.engine.conflicts import Findings
 from softmesh.kernels.engine.leftovers import SemaphoreWaits
 from softmesh.kernels.engine.memory_order import Access
 from softmesh.kernels.engine.noc_address import NocCoord
+from softmesh.kernels.engine.page_contents import Content
 from softmesh.kernels.engine.scheduler import DevicesDiffer, Scheduler
 from softmesh.kernels.engine.tensor_view import BufferTable, Find
 from softmesh.kernels.engine.touched_bytes import TouchedBytes
@@ -50,6 +51,10 @@ class DramBank:
         place = memory.paged.page_at(self.bank, address)
         page = "" if place is None else f"page {place[0]} of "
         return f"{page}the DRAM buffer at {memory.paged.address}", False
+
+    def content_at(self, address: int) -> Content | None:
+        dtype = self.chip.memory(BufferType.DRAM, address).dtype
+        return None if dtype is None else Content(dtype, is_packed=False)
 
     def read(self, address: int, size: int, access: Access | None = None) -> torch.Tensor:
         memory = self.chip.memory(BufferType.DRAM, address)

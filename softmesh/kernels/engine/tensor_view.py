@@ -29,6 +29,7 @@ from softmesh.kernels.engine.byte_overlay import ByteOverlay, over, single_torch
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, TensorVersion
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
+from softmesh.tensor.dtype import DataType
 from softmesh.tensor.page_bytes import from_pages
 from softmesh.tensor.pending_storage import (
     defer_values,
@@ -105,6 +106,10 @@ class TensorView(BufferView):
         self._is_cached = False  # and others know that
         self._after: ByteOverlay | None = None  # what they have then
         self._pages: torch.Tensor | None = None  # the same in one piece, where values are made of it at once
+
+    @property
+    def dtype(self) -> DataType:
+        return self.paged.tensor.dtype
 
     def _initial_bytes(self, mesh_slice: MeshSlice) -> ByteOverlay:
         if self._before is None:

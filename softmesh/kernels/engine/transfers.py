@@ -16,6 +16,7 @@ import torch
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kernels.engine.memory_order import LASTING, Access
+from softmesh.kernels.engine.page_contents import Content, check_stored
 from softmesh.kernels.engine.scheduler import Carried
 from softmesh.kernels.engine.simulated_chip import DramBank
 from softmesh.kernels.engine.worker_core import WORD, Core
@@ -47,6 +48,7 @@ class Transfers:
         if access is None:
             access = self._reading[self.trid] = Access(self.thread.clock, "noc_async_read")
         self.core.write(to, source.read(address, size, access), access)
+        self.core.note_content(to, source.content_at(address))
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
@@ -56,7 +58,17 @@ class Transfers:
         if not accesses or accesses[-1].left != LASTING:
             accesses.append(Access(self.thread.clock, "noc_async_write"))
         access = accesses[-1]
+        content = self._stored(start, target, address)
         target.write(address, self.core.read(start, size, access), access)
+        if isinstance(target, Core):
+            target.note_content(address, content)
+
+    def _stored(self, start: int, target: Endpoint, address: int) -> Content | None:
+        """What is about to be written."""
+        content = self.core.content_at(start)
+        if content is not None and content.is_packed:
+            check_stored(self.thread, "noc_async_write", content, target.content_at(address))
+        return content
 
     def read_barrier(self, trid: int | None = None) -> None:
         """Wait for the reads under way."""
@@ -173,6 +185,7 @@ class PendingTransfer:
     address: int
     trid: int
     site: CallSite
+    content: Content | None
 
     def overlaps(self, address: int, size: int) -> bool:
         return address < self.near + self.size and self.near < address + size
@@ -183,6 +196,8 @@ class PendingTransfer:
 
     def complete(self) -> None:
         self.target.write(self.address, self.values)
+        if isinstance(self.target, Core):
+            self.target.note_content(self.address, self.content)
 
 
 class DelayedTransfers(Transfers):
@@ -199,14 +214,16 @@ class DelayedTransfers(Transfers):
         self._check(source, address, to, size, is_read=True)
         self._check_arrived(source, address, size)
         values = source.read(address, size)
-        pending = PendingTransfer(to, size, values, self.core, to, self.trid, user_call_site())
+        content = source.content_at(address)
+        pending = PendingTransfer(to, size, values, self.core, to, self.trid, user_call_site(), content)
         self._reads.append(pending)
         self._strict.pending_reads.append(pending)
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
+        content = self._stored(start, target, address)
         values = self.core.read(start, size)
-        pending = PendingTransfer(start, size, values, target, address, self.trid, user_call_site())
+        pending = PendingTransfer(start, size, values, target, address, self.trid, user_call_site(), content)
         self._writes.append(pending)
         self._strict.pending_writes.append(pending)
 

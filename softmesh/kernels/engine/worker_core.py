@@ -19,6 +19,7 @@ from softmesh.errors import MeshError
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice
 from softmesh.kernels.engine.byte_overlay import ByteOverlay
 from softmesh.kernels.engine.memory_order import Access, Known, join
+from softmesh.kernels.engine.page_contents import Content
 from softmesh.kernels.engine.scheduler import DevicesDiffer, running
 from softmesh.kernels.engine.signals import Signals
 from softmesh.kernels.engine.touched_bytes import TouchedBytes
@@ -153,6 +154,7 @@ class Core:
         self._starts: list[int] = []
         self._waiting: dict[int, list[KernelThread]] = {}  # for a change of the word at an address
         self._written: Known = {}  # what those had done by then who wrote anything from another core
+        self._contents: dict[int, Content] = {}  # of circular buffers, by where they begin
         self._arriving: dict[int, Access] = {}  # transfers from other cores, by the number of the thread
         self.touched = TouchedBytes(self)
         self.signals = Signals(self)
@@ -164,6 +166,7 @@ class Core:
         for held in (self.fifos, self.remote_ends, self._regions, self._starts, self._waiting):
             held.clear()
         self._arriving.clear()
+        self._contents.clear()
         self.touched.drop_references()
         self.signals.drop_references()
         self.strict = None
@@ -222,8 +225,23 @@ class Core:
         if self.strict is not None:
             self.strict.writing(address, size)
         region.write(address, values)
+        self._contents.pop(address, None)
         if self._waiting:
             self._wake(address, size)
+
+    def note_content(self, address: int, content: Content | None) -> None:
+        """Of what was just written there."""
+        if content is not None:
+            self._contents[address] = content
+
+    def content_at(self, address: int) -> Content | None:
+        """Of a page in a circular buffer, or of a tensor in L1; None where nobody can say."""
+        found, at = self._contents.get(address), bisect_right(self._starts, address) - 1
+        if found is not None or (at >= 0 and address < self._regions[at].end):
+            return found
+        region = self.chip.l1_buffer(self, address)
+        dtype = None if region is None else region.memory.dtype
+        return None if dtype is None else Content(dtype, is_packed=False)
 
     def _poll(self, thread: KernelThread, address: int, size: int) -> None:
         """A word may be a flag: whoever finds it set knows that what came before it, or with it, is there."""

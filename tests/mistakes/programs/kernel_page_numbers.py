@@ -3,11 +3,13 @@
 from catalogue import Told, mistake, right
 from kernel_launches import BYTES, launched, pages_of, store, tiles
 
+import softmesh as ttnn
 from softmesh.kernels import (
     cb_pop_front,
     cb_push_back,
     cb_reserve_back,
     cb_wait_front,
+    copy_tile,
     fill_tile,
     get_read_ptr,
     get_write_ptr,
@@ -21,6 +23,7 @@ from softmesh.kernels import (
     tile_regs_commit,
     tile_regs_release,
     tile_regs_wait,
+    unary_op_init_common,
 )
 
 
@@ -133,3 +136,111 @@ def packed_pages_are_pushed_together(mesh):
 @right
 def packed_pages_are_pushed_one_by_one(mesh):
     packed_twice(mesh, push_one_by_one)
+
+
+# -- formats of circular buffers and tensors ---------------------------------------------------------
+
+
+def through_compute(mesh, dtype, formats, *, page_size=None):
+    """Four tiles of a tensor, copied by a compute kernel; `formats` are those of its two circular buffers."""
+    source = ttnn.typecast(tiles(mesh), dtype)
+    target = ttnn.typecast(tiles(mesh, 0.0), dtype)
+    size = ttnn.tile_size(dtype)
+
+    def reader():
+        for page in range(4):
+            cb_reserve_back(0, 1)
+            noc_async_read_tile(page, pages_of(source, size), get_write_ptr(0))
+            noc_async_read_barrier()
+            cb_push_back(0, 1)
+
+    def compute():
+        unary_op_init_common(0, 1)
+        for _ in range(4):
+            cb_wait_front(0, 1)
+            tile_regs_acquire()
+            copy_tile(0, 0, 0)
+            tile_regs_commit()
+            cb_pop_front(0, 1)
+            cb_reserve_back(1, 1)
+            tile_regs_wait()
+            pack_tile(0, 1)
+            tile_regs_release()
+            cb_push_back(1, 1)
+
+    def writer():
+        for page in range(4):
+            cb_wait_front(1, 1)
+            noc_async_write_tile(page, pages_of(target, size), get_read_ptr(1))
+            noc_async_write_barrier()
+            cb_pop_front(1, 1)
+
+    launched(mesh, reader, writer, compute, indexes=dict(enumerate(formats)), page_size=page_size)
+
+
+@mistake(
+    Told.WARNING,
+    "circular buffer 0 has the format DataType.FLOAT32, and the page it reads is of a tensor of DataType.BFLOAT16",
+    symptom="The values are nonsense: two numbers are taken for one, and half of the page is what was there before.",
+    mend="Make the circular buffer with the dtype of the tensor, and its page size.",
+)
+def a_circular_buffer_has_another_format_than_its_tensor(mesh):
+    through_compute(mesh, ttnn.bfloat16, (ttnn.float32, ttnn.bfloat16))
+
+
+@mistake(
+    Told.WARNING,
+    "circular buffer 0 has the format DataType.BFLOAT16, and the page it reads is of a tensor of DataType.FLOAT32",
+    symptom="The values are nonsense, and half of each tile is never looked at.",
+    mend="The page size alone is not enough: give the circular buffer the format of the tensor, too.",
+)
+def a_circular_buffer_has_the_page_size_of_its_tensor_and_not_its_format(mesh):
+    through_compute(mesh, ttnn.float32, (ttnn.bfloat16, ttnn.float32), page_size=4096)
+
+
+@mistake(
+    Told.WARNING,
+    "a tile that was packed as DataType.BFLOAT16 goes to a tensor of DataType.FLOAT32",
+    symptom="The output is nonsense, though all that was computed is right.",
+    mend="Make the circular buffer of the output with the dtype of the output.",
+)
+def the_output_is_packed_in_another_format_than_its_tensor(mesh):
+    through_compute(mesh, ttnn.float32, (ttnn.float32, ttnn.bfloat16), page_size=4096)
+
+
+@mistake(
+    Told.STRICT,
+    "circular buffer 0 has the format DataType.FLOAT32, and the page it reads is of a tensor of DataType.INT32",
+    symptom="Small whole numbers are all zero.",
+    mend="Make the circular buffer with the dtype of the tensor, or convert it with typecast_tile.",
+)
+def integers_are_read_as_floats(mesh):
+    through_compute(mesh, ttnn.int32, (ttnn.float32, ttnn.int32))
+
+
+@right
+def circular_buffers_have_the_format_of_their_tensors(mesh):
+    for dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
+        through_compute(mesh, dtype, (dtype, dtype))
+
+
+@right
+def pages_of_any_format_are_copied_as_they_are(mesh):
+    """Nobody computes with them: a circular buffer is as good as any other of its page size."""
+    source, target = (ttnn.typecast(tiles(mesh, value), ttnn.float32) for value in (1.0, 0.0))
+
+    def reader():
+        for page in range(4):
+            cb_reserve_back(0, 2)
+            noc_async_read_tile(page, pages_of(source, 4096), get_write_ptr(0))
+            noc_async_read_barrier()
+            cb_push_back(0, 2)
+
+    def writer():
+        for page in range(4):
+            cb_wait_front(0, 2)
+            noc_async_write_tile(page, pages_of(target, 4096), get_read_ptr(0))
+            noc_async_write_barrier()
+            cb_pop_front(0, 2)
+
+    launched(mesh, reader, writer, pages=4)

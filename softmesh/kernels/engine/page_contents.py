@@ -1,0 +1,59 @@
+"""Formats of what lies in the L1 of a core: tiles that came from a tensor, or that the packer has made.
+
+Circular buffers are bytes; only who unpacks a page, or stores one that was packed, takes them for numbers of a format.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from softmesh.errors import SoftmeshWarning
+from softmesh.strictness import doubt
+from softmesh.tensor.dtype import FACTS, DataType
+
+if TYPE_CHECKING:
+    from softmesh.kernels.engine.fifo import Fifo
+    from softmesh.kernels.engine.scheduler import KernelThread
+
+
+class Content(NamedTuple):
+    """What begins at an address."""
+
+    dtype: DataType
+    is_packed: bool  # else it is of a tensor
+
+
+def check_unpacked(thread: KernelThread, call: str, fifo: Fifo, address: int) -> None:
+    """Whether a page has the format that the circular buffer says."""
+    content, dtype = thread.core.content_at(address), fifo.format.dtype
+    if content is not None and content.dtype is not dtype:
+        origin = "was packed as" if content.is_packed else "is of a tensor of"
+        tell_other_format(
+            thread,
+            f"content {fifo.index}",
+            f"{call}: circular buffer {fifo.index} has the format {dtype}, and the page it reads {origin} "
+            f"{content.dtype}: on a chip the bytes are taken for other numbers. Give the circular buffer the format "
+            "and the page size of the tensor.",
+            (content.dtype, dtype),
+        )
+
+
+def check_stored(thread: KernelThread, call: str, content: Content, target: Content | None) -> None:
+    """Whether a tile that was packed goes to a tensor of its format."""
+    if target is not None and not target.is_packed and content.dtype is not target.dtype:
+        tell_other_format(
+            thread,
+            "stored",
+            f"{call}: a tile that was packed as {content.dtype} goes to a tensor of {target.dtype}, which takes its "
+            "bytes for other numbers. Give the circular buffer the format and the page size of the tensor.",
+            (content.dtype, target.dtype),
+        )
+
+
+def tell_other_format(thread: KernelThread, kind: str, message: str, dtypes: tuple[DataType, DataType]) -> None:
+    """Formats of one size may be meant, for bits are passed on as they are; integers are alike while they are small."""
+    one, other = (FACTS[dtype] for dtype in dtypes)
+    if (one.bits, one.is_block) != (other.bits, other.is_block):
+        thread.complain(kind, message)
+    elif one.is_float or other.is_float:
+        doubt(f"{message} [{thread.name}]", SoftmeshWarning)
