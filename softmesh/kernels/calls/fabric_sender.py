@@ -57,8 +57,9 @@ class WorkerToFabricEdmSender:
 
     def close(self) -> None:
         """Wait until everything has been sent, and leave the link to others."""
-        self._link.wait_until_sent(data_movement_kernel("close"))
-        self._link.close()
+        thread = data_movement_kernel("close")
+        self._link.wait_until_sent(thread)
+        self._link.close(thread)
 
     def wait_for_empty_write_slot(self) -> None:
         self._link.wait_for_slot(data_movement_kernel("wait_for_empty_write_slot"))
@@ -100,7 +101,8 @@ class WorkerToFabricEdmSender:
         chip = thread.core.chip
         chips = [chip.launch_state.device(place, chip.is_strict) for place in places]
 
-        carried = Carried(thread.clock.now(), thread.clock.published())
+        is_signal = not isinstance(command, NocUnicastCommandHeader | NocUnicastScatterCommandHeader)
+        carried = Carried(link.begin(thread, is_signal=is_signal), thread.clock.published())
 
         def deliver() -> None:
             with chip.scheduler.delivering(carried):

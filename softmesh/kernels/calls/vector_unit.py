@@ -195,6 +195,7 @@ where_tile_init = _init("where_tile_init", "where_tile")
 def fill_tile(idst: int, param0: float) -> None:
     """One value everywhere."""
     thread = compute_kernel("fill_tile")
+    thread.registers.get("fill_tile", idst)  # refuses what there is not
     tile, chip = thread.registers.tile(idst), thread.core.chip
     size = (*(1,) * chip.rank, tile.height * tile.width)
     values = torch.full(size, float(param0), device=chip.mesh.torch_device)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.kernels.engine.memory_order import PACKET
 from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ _BARRIERS = {
 
 
 def _during_a_transfer(before: Access, did: str, access: Access, does: str) -> str:
+    if before.transfer == PACKET:
+        return (
+            f"{access.thread.name} {does} while a packet of {before.thread.name} may still be under way there: what it "
+            "has waited for came another way, and packets keep their order on one link only. Send the signal over the "
+            "link of the data and behind it, or in one packet with it."
+        )
     barrier = _BARRIERS[before.transfer, did]
     if before.number == access.number:
         return (

@@ -20,6 +20,7 @@ from softmesh.fabric.routing.network import Network
 from softmesh.fabric.routing.packets import payload_bytes
 from softmesh.fabric.routing.route import why_unreachable
 from softmesh.hardware import Arch, RoutingDirection
+from softmesh.kernels.engine.memory_order import PACKET, Access
 from softmesh.kernels.engine.scheduler import KernelThread, Wait
 from softmesh.kernels.engine.simulated_chip import SimulatedChip
 from softmesh.mesh import MeshCoordinate
@@ -143,6 +144,7 @@ class Link:
         chosen, largest = settings.active().max_payload, chip.mesh.system.chip.largest_packet_bytes
         self.max_payload = payload_bytes(chosen, largest)
         self._for_slots: list[KernelThread] = []
+        self._under_way: list[Access] = []  # of packets that nothing has followed yet
 
     def __str__(self) -> str:
         return f"link {self.plane} {self.direction.name} of {self.chip.name}"
@@ -153,9 +155,18 @@ class Link:
                 f"The {self} is in use by {self.holder.name}: one worker holds a link at a time. Give them different "
                 "link indexes, or let the first close() its connection."
             )
+        if self.holder is thread:
+            thread.complain("open", f"The connection to the {self} is open already: call open() once.")
         self.holder = thread
 
-    def close(self) -> None:
+    def close(self, thread: KernelThread) -> None:
+        if self.holder is not thread:
+            thread.complain(
+                "close",
+                f"The connection to the {self} is not open, and on a chip close() waits for ever for an answer: call "
+                "open() before, and close() once.",
+            )
+            return
         self.holder = None
 
     def wait_for_slot(self, thread: KernelThread) -> None:
@@ -170,6 +181,16 @@ class Link:
         if self.free < self.slots:
             wait = Wait(f"a blocking send on the {self}", lambda: f"{self.free} of {self.slots} slots are free")
             thread.wait_for(lambda: self.free == self.slots, self._for_slots, wait)
+
+    def begin(self, thread: KernelThread, *, is_signal: bool) -> Access:
+        """What the next packet does: packets of one link come one after the other, those of two links in any order."""
+        for access in self._under_way:
+            access.arrive()
+        self._under_way.clear()
+        if is_signal:
+            return thread.clock.now()
+        self._under_way.append(Access(thread.clock, PACKET))
+        return self._under_way[-1]
 
     def send(self, thread: KernelThread, deliver: Callable[[], None]) -> None:
         """Take a slot, and have the packet delivered as soon as others have a turn."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from softmesh.kernels.engine.scheduler import KernelThread
 
 Known = dict[int, int]  # by the number of a thread, how many of its steps are known to be over
+PACKET = "packet"  # a transfer to another chip that no later packet of its link has followed yet
 LASTING = sys.maxsize  # the step at which a transfer is done, as long as there was no barrier
 
 

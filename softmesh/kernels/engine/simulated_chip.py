@@ -165,7 +165,8 @@ class SimulatedChip:
         for buffer_type in _IN_L1:
             memory = self.buffer_table.at(buffer_type, address)
             if memory is not None:
-                return L1BufferRegion(memory, self.mesh_slice, self._l1_bank(core.place), self.mesh.torch_device)
+                bank = self._l1_bank(core.place)
+                return L1BufferRegion(memory, self.mesh_slice, bank, core.place, self.mesh.torch_device)
         return None
 
     def _l1_bank(self, place: CoreCoord) -> int:

@@ -102,8 +102,11 @@ class L1BufferRegion:
 
     start, end = 0, sys.maxsize  # the memory itself knows where its pages are
 
-    def __init__(self, memory: BufferView, mesh_slice: MeshSlice, bank: int, device: torch.device) -> None:
+    def __init__(
+        self, memory: BufferView, mesh_slice: MeshSlice, bank: int, place: CoreCoord, device: torch.device
+    ) -> None:
         self.name = f"the L1 buffer at {memory.paged.address}"
+        self._place = place
         self.memory = memory
         self._mesh_slice = mesh_slice
         self._bank = bank
@@ -116,10 +119,20 @@ class L1BufferRegion:
         self.memory.write(self._mesh_slice, self._bank, address, values)
 
     def load(self, address: int) -> int:
+        self._check_word(address)
         return word_of(self.read(address, WORD))
 
     def store(self, address: int, word: int) -> None:
+        self._check_word(address)
         self.write(address, bytes_of(word, len(self._mesh_slice.extents), self._device))
+
+    def _check_word(self, address: int) -> None:
+        if self.memory.paged.page_at(self._bank, address) is None:
+            raise MeshError(
+                f"Address {address} belongs to {self.name}, which has no part on core {self._place}: what is set or "
+                "raised there is lost. Let the cores of ttnn.create_global_semaphore contain all that wait for it or "
+                "are signalled to."
+            )
 
 
 Region = CircularBufferRegion | SemaphoreRegion | L1BufferRegion
@@ -221,6 +234,7 @@ class Core:
             known = self.chip.scheduler.published()
             join(self._written, known)
             if size <= WORD:
+                self._check_word(address, values)
                 self.signals.note(address, None, known)
         if self.strict is not None:
             self.strict.writing(address, size)
@@ -228,6 +242,13 @@ class Core:
         self._contents.pop(address, None)
         if self._waiting:
             self._wake(address, size)
+
+    def _check_word(self, address: int, values: torch.Tensor) -> None:
+        """A word comes from elsewhere: the same one that others may send, or another one?"""
+        thread = running()
+        access = self.chip.scheduler.access() if thread is None else thread.clock.now()
+        if access is not None and access.thread.core is not self and values.numel() == WORD:
+            self.signals.check(access, address, word_of(values), adds=False)
 
     def note_content(self, address: int, content: Content | None) -> None:
         """Of what was just written there."""

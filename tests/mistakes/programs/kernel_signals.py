@@ -1,8 +1,9 @@
 """Kernels: semaphores."""
 
 from catalogue import Told, mistake, right
-from kernel_launches import BYTES, launched, right_of
+from kernel_launches import BYTES, launched, line, right_of
 
+import softmesh as ttnn
 from softmesh.kernels import (
     L1Pointer,
     Noc,
@@ -269,3 +270,64 @@ def credits_are_counted_up_and_down(mesh):
         noc_async_atomic_barrier()
 
     launched(mesh, kernel, cores=2, indexes=(0, 1), semaphores=(2, 2))
+
+
+def globally_signalled(mesh, cores):
+    semaphore = ttnn.create_global_semaphore(mesh, cores, 0)
+    address = ttnn.get_global_semaphore_address(semaphore)
+
+    def kernel():
+        if get_absolute_logical_x() == 0:
+            noc_semaphore_inc(right_of(address), 1)
+            noc_async_atomic_barrier()
+        else:
+            noc_semaphore_wait(address, 1)
+            noc_semaphore_set(address, 0)
+
+    launched(mesh, kernel, cores=2)
+
+
+@mistake(
+    Told.ERROR,
+    "has no part on core 1-0",
+    "ttnn.create_global_semaphore",
+    symptom="The signal lands in memory of something else, and the wait ends when that is what it asks for.",
+    mend="Let the cores of ttnn.create_global_semaphore contain all that wait for it or are signalled to.",
+)
+def a_global_semaphore_is_not_on_the_core_that_waits(mesh):
+    globally_signalled(mesh, line(1))
+
+
+@right
+def a_global_semaphore_is_on_the_core_that_waits(mesh):
+    globally_signalled(mesh, line(2))
+
+
+def written_words(mesh, word_of):
+    """Two cores write a word of the third, which nobody waits for."""
+
+    def kernel():
+        me = get_absolute_logical_x()
+        cb_reserve_back(0, 1)
+        if me < 2:
+            L1Pointer(get_write_ptr(0))[0] = word_of(me)
+            noc_async_write(get_write_ptr(0), right_of(get_write_ptr(0), 2 - me), 4)
+            noc_async_write_barrier()
+
+    launched(mesh, kernel, cores=3)
+
+
+@mistake(
+    Told.WARNING,
+    "sets address",
+    "neither has waited for the other",
+    symptom="The word is that of the slower core, which is another one on each run.",
+    mend="Give each core a word of its own, or count with noc_semaphore_inc.",
+)
+def two_cores_write_one_word(mesh):
+    written_words(mesh, lambda me: me)
+
+
+@right
+def two_cores_set_the_same_flag(mesh):
+    written_words(mesh, lambda me: 7)

@@ -29,8 +29,8 @@ from softmesh.kernels import (
 ENDS = ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1)
 
 
-def connected(mesh, kernels):
-    """A program on each of two neighbours; the first has a connection to the second."""
+def connected(mesh, kernels, *, links=(0,)):
+    """A program on each of two neighbours; the first has a connection to the second, on each of these links."""
     workload = metal.MeshWorkload()
     for place, kernel in zip(ENDS, kernels, strict=True):
         program, words = metal.CreateProgram(), []
@@ -40,7 +40,8 @@ def connected(mesh, kernels):
         metal.CreateSemaphore(program, line(1), 0)
         if place == ENDS[0]:
             nodes = [mesh.get_fabric_node_id(end) for end in ENDS]
-            metal.append_fabric_connection_rt_args(*nodes, 0, program, ttnn.CoreCoord(0, 0), words)
+            for link in links:
+                metal.append_fabric_connection_rt_args(*nodes, link, program, ttnn.CoreCoord(0, 0), words)
         metal.SetRuntimeArgs(program, handle, ttnn.CoreCoord(0, 0), words)
         workload.add_program(ttnn.MeshCoordinateRange(place, place), program)
     metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
@@ -168,3 +169,78 @@ def a_connection_is_left_open(mesh):
 def two_programs_use_one_link_in_turn(mesh):
     for _ in range(2):
         all_packets_are_waited_for(mesh)
+
+
+def announced(mesh, *, over):
+    """A tile goes over the first of two links, and the signal over this one of them."""
+    target = tiles(mesh, 0.0)
+    semaphore = ttnn.create_global_semaphore(mesh, line(1), 0)
+    address = ttnn.get_global_semaphore_address(semaphore)
+
+    def sender():
+        first = WorkerToFabricEdmSender.build_from_args(0)
+        connections = first, WorkerToFabricEdmSender.build_from_args(first.args_end)
+        for connection in connections:
+            connection.open()
+        fill()
+        cb_wait_front(0, 1)
+        for page in range(2):
+            there = NocUnicastCommandHeader(pages_of(target).get_noc_addr(page))
+            header = PacketHeaderPool.allocate_header()
+            fabric_unicast_noc_unicast_write(connections[0], header, get_read_ptr(0), BYTES, there, 1)
+        signal = NocUnicastAtomicIncCommandHeader(get_noc_addr(address), 1)
+        fabric_unicast_noc_unicast_atomic_inc(connections[over], PacketHeaderPool.allocate_header(), signal, 1)
+        for connection in connections:
+            connection.close()
+
+    def receiver():
+        noc_semaphore_wait(address, 1)
+        noc_semaphore_set(address, 0)
+        bring_two(target)
+
+    connected(mesh, (sender, receiver), links=(0, 1))
+
+
+@mistake(
+    Told.WARNING,
+    "while a packet of kernel sender",
+    "packets keep their order on one link only",
+    symptom="Now and then the last tiles are the old ones: the signal was faster than the data.",
+    mend="Send the signal over the link of the data, behind it or in one packet with it.",
+)
+def data_and_signal_go_over_two_links(mesh):
+    announced(mesh, over=1)
+
+
+@right
+def data_and_signal_go_over_one_link(mesh):
+    announced(mesh, over=0)
+
+
+def opened(mesh, use):
+    connected(mesh, (lambda: use(WorkerToFabricEdmSender.build_from_args(0)), lambda: None))
+
+
+@mistake(
+    Told.WARNING,
+    "is not open, and on a chip close() waits for ever",
+    symptom="The sender never ends.",
+    mend="Call open() before the first packet, and close() once behind the last.",
+)
+def a_connection_is_closed_twice(mesh):
+    opened(mesh, lambda connection: (connection.open(), connection.close(), connection.close()))
+
+
+@mistake(
+    Told.WARNING,
+    "is open already: call open() once",
+    symptom="The link counts two senders where there is one, and packets are lost or stuck.",
+    mend="Open each connection once, before the loop.",
+)
+def a_connection_is_opened_twice(mesh):
+    opened(mesh, lambda connection: (connection.open(), connection.open(), connection.close()))
+
+
+@right
+def a_connection_is_opened_again_once_it_was_closed(mesh):
+    opened(mesh, lambda connection: [(connection.open(), connection.close()) for _ in range(2)])
