@@ -22,7 +22,8 @@ class Init:
     """A call that sets the engines up, for one op or for none in particular.
 
     `takes` says what its arguments are: circular buffers for unpacker `a`, `b` or both (`2`) and for the packer (`o`),
-    whether products are transposed (`t`), whether element-wise ops accumulate (`+`), `-` for anything else. An init
+    whether products are transposed (`t`), the dims of their blocks (`#`), whether element-wise ops accumulate (`+`),
+    `-` for anything else. An init
     that `starts` sets formats up; the others leave them as they are. What C++ writes in angle brackets is the variant.
     """
 
@@ -54,7 +55,7 @@ class Init:
             setup.transposes = bool(options.get("transpose", False))
             setup.accumulates = bool(options.get("acc_to_dest", False))
         takes = "2o" if self._takes == "abo" and len(args) == 2 else self._takes
-        if self._starts and len(args) < len(takes.rstrip("t")):  # by names, or by defaults
+        if self._starts and len(args) < len(takes.rstrip("t#")):  # by names, or by defaults
             setup.source_a = setup.source_b = setup.packed = None
         for role, value in zip(takes, args, strict=False):
             _note(setup, role, value, thread, self._starts)
@@ -65,6 +66,8 @@ def _note(setup: EngineSetup, role: str, value: Any, thread: KernelThread, start
         setup.transposes = bool(value)
     elif role == "+":
         setup.accumulates = bool(value)
+    elif role == "#":
+        setup.variant = (*setup.variant, _word(value))
     elif starts and role != "-":
         format = _format(thread, value)
         if role in "a2":
@@ -107,9 +110,9 @@ mul_tiles_init = _short("mul_tiles_init", "mul", "--+")
 matmul_init = _short("matmul_init", "matmul", "--t")
 mm_init = _full("mm_init", "matmul", "baot")
 mm_init_short = _short("mm_init_short", "matmul", "--t")
-matmul_block_init = _short("matmul_block_init", "matmul", "--t")
-mm_block_init = _full("mm_block_init", "matmul", "baot")
-mm_block_init_short = _short("mm_block_init_short", "matmul", "--t")
+matmul_block_init = _short("matmul_block_init", "matmul", "--t###")
+mm_block_init = _full("mm_block_init", "matmul", "baot###")
+mm_block_init_short = _short("mm_block_init_short", "matmul", "--t###")
 
 reduce_init = _full("reduce_init", "reduce", "abo")
 reduce_uninit = _short("reduce_uninit")

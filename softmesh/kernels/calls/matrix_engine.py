@@ -189,7 +189,7 @@ def matmul_block(
     """
     call = "matmul_block"
     thread = compute_kernel(call)
-    check_set_up(thread, call, "matmul", (in0_cb_id, in1_cb_id))
+    check_set_up(thread, call, "matmul", (in0_cb_id, in1_cb_id), (int(ct_dim), int(rt_dim), int(kt_dim)))
     column = [operand_matrix(thread, call, in0_cb_id, in0_tile_index + r * kt_dim) for r in range(rt_dim)]
     row = [operand_matrix(thread, call, in1_cb_id, in1_tile_index + c) for c in range(ct_dim)]
     right = [tile.mT if transpose or thread.registers.setup.transposes else tile for tile in row]

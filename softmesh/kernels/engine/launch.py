@@ -206,6 +206,7 @@ def _add_semaphore(core: Core, id: int, value: int) -> None:
         core.add_region(SemaphoreRegion("semaphores", start, size, core.chip.rank, core.chip.mesh.torch_device))
     core.semaphores[id] = start + id * _SEMAPHORE_BYTES
     core.store(core.semaphores[id], value)
+    core.signals.note(core.semaphores[id], value, {})  # whoever is content with that has waited for nobody
 
 
 def _thread(chip: SimulatedChip, kernel: Kernel, place: CoreCoord) -> KernelThread:

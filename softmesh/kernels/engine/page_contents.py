@@ -39,14 +39,22 @@ def check_unpacked(thread: KernelThread, call: str, fifo: Fifo, address: int) ->
 
 
 def check_stored(thread: KernelThread, call: str, content: Content, target: Content | None) -> None:
-    """Whether a tile that was packed goes to a tensor of its format."""
-    if target is not None and not target.is_packed and content.dtype is not target.dtype:
+    """Whether a tile goes to a tensor of its format; those of other tensors may be meant to."""
+    if target is None or target.is_packed or content.dtype is target.dtype:
+        return
+    if content.is_packed:
         tell_other_format(
             thread,
             "stored",
             f"{call}: a tile that was packed as {content.dtype} goes to a tensor of {target.dtype}, which takes its "
             "bytes for other numbers. Give the circular buffer the format and the page size of the tensor.",
             (content.dtype, target.dtype),
+        )
+    elif FACTS[content.dtype].bits != FACTS[target.dtype].bits:
+        doubt(
+            f"{call}: a page of a tensor of {content.dtype} goes to a tensor of {target.dtype} as it is, which takes "
+            f"its bytes for other numbers. Convert it with typecast_tile. [{thread.name}]",
+            SoftmeshWarning,
         )
 
 

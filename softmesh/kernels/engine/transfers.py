@@ -66,7 +66,7 @@ class Transfers:
     def _stored(self, start: int, target: Endpoint, address: int) -> Content | None:
         """What is about to be written."""
         content = self.core.content_at(start)
-        if content is not None and content.is_packed:
+        if content is not None:
             check_stored(self.thread, "noc_async_write", content, target.content_at(address))
         return content
 

@@ -28,8 +28,10 @@ from softmesh.kernels import (
     get_write_ptr,
     init_bcast,
     init_sfpu,
+    matmul_block,
     matmul_init,
     matmul_tiles,
+    mm_block_init,
     mm_init,
     mm_init_short,
     mul_bcast_rows_init_short,
@@ -172,6 +174,29 @@ def ops_change_with_their_inits(mesh):
         mul_tiles(A, B, 0, 0, 1)
 
     computed(mesh, lambda: compute_kernel_hw_startup(A, B, OUT), math)
+
+
+def product_of_blocks(mesh, *dims):
+    computed(
+        mesh,
+        lambda: mm_block_init(A, B, OUT, False, *dims),
+        lambda: matmul_block(A, B, 0, 0, 0, False, 1, 1, 1),
+    )
+
+
+@mistake(
+    Told.WARNING,
+    "matmul_block: the matrix engine is set up for matmul 2 1 1",
+    symptom="Tiles of the product are nonsense, or the core hangs.",
+    mend="Give mm_block_init and matmul_block the same dims.",
+)
+def a_product_of_blocks_has_the_init_of_other_dims(mesh):
+    product_of_blocks(mesh, 2, 1, 1)
+
+
+@right
+def a_product_of_blocks_has_its_init(mesh):
+    product_of_blocks(mesh, 1, 1, 1)
 
 
 @mistake(

@@ -244,3 +244,22 @@ def pages_of_any_format_are_copied_as_they_are(mesh):
             cb_pop_front(0, 2)
 
     launched(mesh, reader, writer, pages=4)
+
+
+@mistake(
+    Told.STRICT,
+    "a page of a tensor of DataType.BFLOAT16 goes to a tensor of DataType.FLOAT32 as it is",
+    symptom="The output is nonsense: two numbers are taken for one.",
+    mend="Convert in a compute kernel with typecast_tile, or make the output with the dtype of the input.",
+)
+def pages_are_copied_to_a_tensor_of_another_format(mesh):
+    source, target = tiles(mesh), ttnn.typecast(tiles(mesh, 0.0), ttnn.float32)
+
+    def reader():
+        for page in range(4):
+            cb_reserve_back(0, 1)
+            noc_async_read_tile(page, pages_of(source), get_write_ptr(0))
+            noc_async_read_barrier()
+            cb_push_back(0, 1)
+
+    launched(mesh, reader, lambda: [store(page, target) for page in range(4)])

@@ -1,7 +1,7 @@
 """Kernels: semaphores."""
 
 from catalogue import Told, mistake, right
-from kernel_launches import BYTES, launched, line, right_of
+from kernel_launches import BYTES, launched, line, pages_of, right_of, tiles
 
 import softmesh as ttnn
 from softmesh.kernels import (
@@ -331,3 +331,40 @@ def two_cores_write_one_word(mesh):
 @right
 def two_cores_set_the_same_flag(mesh):
     written_words(mesh, lambda me: 7)
+
+
+def counted_up_to(mesh, value):
+    """A tile for the neighbour, and a signal."""
+    target = tiles(mesh, 0.0)
+
+    def kernel():
+        place = get_write_ptr(0)
+        cb_reserve_back(0, 1)
+        if get_absolute_logical_x() == 0:
+            L1Pointer(place)[0 : BYTES // 4] = 1
+            noc_async_write(place, right_of(place), BYTES)
+            noc_async_write_barrier()
+            noc_semaphore_inc(right_of(get_semaphore(0)), 1)
+            noc_async_atomic_barrier()
+        else:
+            noc_semaphore_wait_min(get_semaphore(0), value)
+            noc_async_write(place, pages_of(target).get_noc_addr(0), BYTES)
+            noc_async_write_barrier()
+
+    launched(mesh, kernel, cores=2, semaphores=(2,))
+
+
+@mistake(
+    Told.WARNING,
+    "page 0 of circular buffer 0 on core 1-0",
+    "neither has waited for the other",
+    symptom="Nobody waits: what is stored is what the page held before.",
+    mend="Count signals from 1: a semaphore is 0 from the start.",
+)
+def a_count_is_waited_for_that_is_there_from_the_start(mesh):
+    counted_up_to(mesh, 0)
+
+
+@right
+def the_first_signal_is_waited_for(mesh):
+    counted_up_to(mesh, 1)
