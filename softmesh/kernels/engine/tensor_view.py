@@ -29,8 +29,8 @@ from softmesh.kernels.engine.byte_overlay import ByteOverlay, over, single_torch
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, TensorVersion
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
-from softmesh.tensor.dtype import DataType
-from softmesh.tensor.page_bytes import from_pages
+from softmesh.tensor.dtype import FACTS, DataType
+from softmesh.tensor.page_bytes import from_pages, to_pages
 from softmesh.tensor.pending_storage import (
     defer_values,
     has_deferred_values,
@@ -39,6 +39,7 @@ from softmesh.tensor.pending_storage import (
 )
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
+from softmesh.tensor.written_part import WrittenPart
 
 _LIMIT = 64 << 20  # bytes; what was used longest ago goes first
 
@@ -101,10 +102,12 @@ class TensorView(BufferView):
         self._storage = paged.tensor.storage
         undefined = self._storage.undefined
         super().__init__(paged, undefined is not None and undefined.is_unwritten)
+        self._undefined = undefined if self._is_undefined else None
         self._size = paged.num_pages * paged.page_size
         self._before: ByteOverlay | None = None  # what all devices had
         self._is_cached = False  # and others know that
         self._after: ByteOverlay | None = None  # what they have then
+        self._mask: torch.Tensor | None = None  # of memory that was empty, 0 in each value that is so still
         self._pages: torch.Tensor | None = None  # the same in one piece, where values are made of it at once
 
     @property
@@ -131,6 +134,7 @@ class TensorView(BufferView):
             self._after = _over(self._merged())
         else:
             (self._after,) = whole
+            self._mask = self._mask_of(self._after)
             if self._after.covers(self._size):
                 self._after = self._after.alone()
             if _is_wasteful(self._after, self._bytes_of(self._after)):
@@ -138,6 +142,27 @@ class TensorView(BufferView):
         if not self._may_decode_lazily(self._after):
             self._pages = self._in_pages(self._after)
             self._after = _over(self._pages)
+
+    def _mask_of(self, held: ByteOverlay) -> torch.Tensor | None:
+        if self._undefined is None or not self.was_written or held.covers(self._size):
+            return None
+        spec = self.paged.tensor.spec
+        ones = to_pages(torch.ones(tuple(spec.shape), dtype=FACTS[spec.dtype].storage), spec)
+        written, of_ones = torch.zeros_like(ones), ones.flatten(-2)
+        for start, pieces in held.runs():
+            end = start + sum(piece.shape[-1] for piece in pieces)
+            written.flatten(-2)[..., start:end] = of_ones[..., start:end]
+        mask = from_pages(written, spec)
+        return None if bool(mask.all()) else mask
+
+    def _note_part(self) -> None:
+        """What nobody has written is as undefined as it was."""
+        values = self._values()
+        if self._mask is None or self._undefined is None or self.paged.tensor.shard_positions is not None:
+            return
+        mask = self._mask.to(values.device).expand(values.shape).contiguous()
+        part = WrittenPart(mask, self._storage.dist)
+        self._storage.undefined = self._undefined._replace(is_unwritten=False, written=part)
 
     def _bytes_of(self, held: ByteOverlay) -> int:
         return self._size * held.extents(self._size).numel()
@@ -167,10 +192,12 @@ class TensorView(BufferView):
     def store(self) -> None:
         if self._pages is not None:
             self.paged.replace(self._pages)
+            self._note_part()
             if not share_memory(self._values(), self._pages):  # else the values took it, and may change
                 self._cache(self._after)
         elif self._after is not None:
             self._storage.undefined = None
+            self._note_part()
             seen = TensorVersion(self._values())
             defer_values(self._storage, LazyDecode(self._after, self._size, self.paged.tensor.spec, seen))
             ENCODED_BYTES.keep(self._storage, self._after, self._bytes_of(self._after), seen)

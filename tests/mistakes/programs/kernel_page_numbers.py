@@ -1,7 +1,7 @@
 """Kernels: how many pages are reserved, filled and pushed, and what is in them."""
 
 from catalogue import Told, mistake, right
-from kernel_launches import BYTES, launched, pages_of, store, tiles
+from kernel_launches import BYTES, bring, launched, pages_of, store, tiles
 
 import softmesh as ttnn
 from softmesh.kernels import (
@@ -11,6 +11,7 @@ from softmesh.kernels import (
     cb_wait_front,
     copy_tile,
     fill_tile,
+    get_absolute_logical_x,
     get_read_ptr,
     get_write_ptr,
     init_sfpu,
@@ -263,3 +264,58 @@ def pages_are_copied_to_a_tensor_of_another_format(mesh):
             cb_push_back(0, 1)
 
     launched(mesh, reader, lambda: [store(page, target) for page in range(4)])
+
+
+# -- work that is split over cores -------------------------------------------------------------------
+
+
+def split_over_two(mesh, each, read):
+    """Nine tiles, copied by two cores into memory of ttnn.empty."""
+    shape, count = (32, 9 * 32), 9
+    source = ttnn.ones(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+    target = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+
+    def own_pages():
+        first = get_absolute_logical_x() * each
+        return range(first, min(first + each, count))
+
+    def reader():
+        for page in own_pages():
+            bring(page, source)
+
+    def writer():
+        for page in own_pages():
+            store(page, target)
+
+    launched(mesh, reader, writer, cores=2)
+    ttnn.to_torch(ttnn.get_device_tensors(read(target))[0])
+
+
+@mistake(
+    Told.WARNING,
+    "is made of memory that nothing was written to since ttnn.empty",
+    symptom="Sums are those of tiles that nobody has computed, and another number on each run.",
+    mend="Give the rest of the division to one of the cores, as split_work_to_cores does.",
+)
+def a_tile_is_left_over_where_work_is_split(mesh):
+    split_over_two(mesh, 4, ttnn.sum)
+
+
+@mistake(
+    Told.STRICT,
+    "some was never written since ttnn.empty",
+    symptom="The last tile is what the memory held before.",
+    mend="Give the rest of the division to one of the cores, as split_work_to_cores does.",
+)
+def a_tile_is_left_over_and_the_rest_is_read(mesh):
+    split_over_two(mesh, 4, lambda target: target)
+
+
+@right
+def no_tile_is_left_over_where_work_is_split(mesh):
+    split_over_two(mesh, 5, ttnn.sum)
+
+
+@right
+def what_was_written_is_read_where_work_was_for_a_part(mesh):
+    split_over_two(mesh, 4, lambda target: ttnn.sum(ttnn.slice(target, [0, 0], [32, 8 * 32])))
