@@ -26,6 +26,7 @@ import torch
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import BufferView, MeshSlice, RawBufferView
 from softmesh.kernels.engine.byte_overlay import ByteOverlay, over, single_torch_thread
+from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, TensorVersion
 from softmesh.runtime.queues.workload import Touched
 from softmesh.tensor.device_pages import TensorBytes
@@ -39,6 +40,7 @@ from softmesh.tensor.pending_storage import (
 )
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, is_sole_owner, share_memory
+from softmesh.tensor.undefined import devices_of
 from softmesh.tensor.written_part import WrittenPart
 
 _LIMIT = 64 << 20  # bytes; what was used longest ago goes first
@@ -101,13 +103,15 @@ class TensorView(BufferView):
     def __init__(self, paged: TensorBytes) -> None:
         self._storage = paged.tensor.storage
         undefined = self._storage.undefined
-        super().__init__(paged, undefined is not None and undefined.is_unwritten)
-        self._undefined = undefined if self._is_undefined else None
+        self._undefined = undefined if undefined is not None and undefined.is_unwritten else None
+        nowhere = self._undefined is not None and self._undefined.coords == devices_of(self._storage.dist)
+        super().__init__(paged, is_undefined=nowhere)
         self._size = paged.num_pages * paged.page_size
         self._before: ByteOverlay | None = None  # what all devices had
         self._is_cached = False  # and others know that
         self._after: ByteOverlay | None = None  # what they have then
         self._mask: torch.Tensor | None = None  # of memory that was empty, 0 in each value that is so still
+        self._left_out: frozenset[MeshCoordinate] = frozenset()  # devices whose memory is empty still
         self._pages: torch.Tensor | None = None  # the same in one piece, where values are made of it at once
 
     @property
@@ -131,6 +135,7 @@ class TensorView(BufferView):
     def write_back(self) -> None:
         whole = [held for mesh_slice, held in self._overlays.items() if mesh_slice.is_whole]
         if not whole:
+            self._left_out = self._devices_left_out()
             self._after = _over(self._merged())
         else:
             (self._after,) = whole
@@ -144,7 +149,7 @@ class TensorView(BufferView):
             self._after = _over(self._pages)
 
     def _mask_of(self, held: ByteOverlay) -> torch.Tensor | None:
-        if self._undefined is None or not self.was_written or held.covers(self._size):
+        if not self._is_undefined or not self.was_written or held.covers(self._size):
             return None
         spec = self.paged.tensor.spec
         ones = to_pages(torch.ones(tuple(spec.shape), dtype=FACTS[spec.dtype].storage), spec)
@@ -155,8 +160,18 @@ class TensorView(BufferView):
         mask = from_pages(written, spec)
         return None if bool(mask.all()) else mask
 
+    def _devices_left_out(self) -> frozenset[MeshCoordinate]:
+        device = self._storage.device
+        if self._undefined is None or device is None or device.ranks is not None:
+            return frozenset()
+        written = [mesh_slice.place for mesh_slice, held in self._overlays.items() if any(True for _ in held.pieces())]
+        return frozenset(coord for coord in self._undefined.coords if not any(one.contains(coord) for one in written))
+
     def _note_part(self) -> None:
         """What nobody has written is as undefined as it was."""
+        if self._left_out and self._undefined is not None:
+            self._storage.undefined = self._undefined._replace(coords=self._left_out)
+            return
         values = self._values()
         if self._mask is None or self._undefined is None or self.paged.tensor.shard_positions is not None:
             return

@@ -23,6 +23,7 @@ from softmesh.kernels.engine.page_contents import Content
 from softmesh.kernels.engine.scheduler import DevicesDiffer, running
 from softmesh.kernels.engine.signals import Signals
 from softmesh.kernels.engine.touched_bytes import TouchedBytes
+from softmesh.runtime.buffers.paged_memory import Sharded
 
 if TYPE_CHECKING:
     from softmesh.kernels.engine.fifo import Fifo, RemoteEnd
@@ -113,6 +114,9 @@ class L1BufferRegion:
         self._device = device
 
     def read(self, address: int, size: int) -> torch.Tensor:
+        pages = self.memory.paged.layout.page_map
+        if isinstance(pages, Sharded) and self._bank not in pages.banks:
+            raise MeshError(self._elsewhere(address, "what is read there is of something else"))
         return self.memory.read(self._mesh_slice, self._bank, address, size)
 
     def write(self, address: int, values: torch.Tensor) -> None:
@@ -128,11 +132,14 @@ class L1BufferRegion:
 
     def _check_word(self, address: int) -> None:
         if self.memory.paged.page_at(self._bank, address) is None:
-            raise MeshError(
-                f"Address {address} belongs to {self.name}, which has no part on core {self._place}: what is set or "
-                "raised there is lost. Let the cores of ttnn.create_global_semaphore contain all that wait for it or "
-                "are signalled to."
-            )
+            raise MeshError(self._elsewhere(address, "what is set or raised there is lost"))
+
+    def _elsewhere(self, address: int, effect: str) -> str:
+        return (
+            f"Address {address} belongs to {self.name}, which has no part on core {self._place}: {effect}. Let the "
+            "cores of ttnn.create_global_semaphore contain all that wait for it or are signalled to; a shard of "
+            "another core is read with noc_async_read."
+        )
 
 
 Region = CircularBufferRegion | SemaphoreRegion | L1BufferRegion

@@ -1,10 +1,13 @@
 """Kernels: how many pages are reserved, filled and pushed, and what is in them."""
 
+import torch
 from catalogue import Told, mistake, right
-from kernel_launches import BYTES, bring, launched, pages_of, store, tiles
+from kernel_launches import BYTES, bring, launched, line, pages_of, store, tiles
 
 import softmesh as ttnn
+from softmesh import metal
 from softmesh.kernels import (
+    L1Pointer,
     cb_pop_front,
     cb_push_back,
     cb_reserve_back,
@@ -319,3 +322,59 @@ def no_tile_is_left_over_where_work_is_split(mesh):
 @right
 def what_was_written_is_read_where_work_was_for_a_part(mesh):
     split_over_two(mesh, 4, lambda target: ttnn.sum(ttnn.slice(target, [0, 0], [32, 8 * 32])))
+
+
+def copied_on_a_row(mesh, device):
+    """By a program that is only for the first row of the mesh."""
+    source, target = tiles(mesh), ttnn.empty((64, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+    program = metal.CreateProgram()
+    config = metal.CircularBufferConfig(2 * BYTES, {0: ttnn.bfloat16}).set_page_size(0, BYTES)
+    metal.CreateCircularBuffer(program, line(1), config)
+    reader, writer = metal.ReaderDataMovementConfig(), metal.WriterDataMovementConfig()
+    metal.CreateKernel(program, lambda: [bring(page, source) for page in range(4)], line(1), reader)
+    metal.CreateKernel(program, lambda: [store(page, target) for page in range(4)], line(1), writer)
+    workload = metal.MeshWorkload()
+    row = ttnn.MeshCoordinateRange(ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 3))
+    workload.add_program(row, program)
+    metal.EnqueueMeshWorkload(mesh.mesh_command_queue(), workload, blocking=True)
+    ttnn.to_torch(ttnn.get_device_tensors(ttnn.add(target, 1.0))[device])
+
+
+@mistake(
+    Told.WARNING,
+    "is made of memory that nothing was written to since ttnn.empty",
+    symptom="The result is right on some devices, and what their memory held before on the others.",
+    mend="Add the program for the whole mesh, ttnn.MeshCoordinateRange(mesh.shape), or one for each part of it.",
+)
+def a_program_runs_on_a_part_of_the_mesh(mesh):
+    copied_on_a_row(mesh, 5)
+
+
+@right
+def what_a_part_of_the_mesh_has_made_is_read(mesh):
+    copied_on_a_row(mesh, 2)
+
+
+def shard_read_by(mesh, cores):
+    """Two cores have shards."""
+    config = ttnn.create_sharded_memory_config(
+        (32, 32), line(2), ttnn.ShardStrategy.HEIGHT, use_height_and_width_as_shard_shape=True
+    )
+    values = torch.ones(64, 32).bfloat16()
+    shards = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=config)
+    launched(mesh, lambda: L1Pointer(shards.buffer_address())[0:4], cores=cores)
+
+
+@mistake(
+    Told.ERROR,
+    "has no part on core 2-0",
+    symptom="The kernel computes with what that memory is used for on its core.",
+    mend="Run it on the cores of the shards, or read a shard of another core with noc_async_read.",
+)
+def a_shard_is_read_on_a_core_that_has_none(mesh):
+    shard_read_by(mesh, 3)
+
+
+@right
+def a_shard_is_read_on_its_own_core(mesh):
+    shard_read_by(mesh, 2)
