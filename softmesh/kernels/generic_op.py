@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softmesh.arguments import checked_all, described, refused
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kernels.engine.launch import Launch
 from softmesh.kernels.program.kernel import (
     ComputeConfig,
@@ -41,7 +41,9 @@ from softmesh.kernels.program.program_descriptor import (
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.workload import Touched
 from softmesh.runtime.traces.trace import WRITES, recording_on, refuse_while_recording
+from softmesh.strictness import doubt
 from softmesh.tensor.device_pages import TensorBytes
 from softmesh.tensor.tensor import Tensor
 
@@ -75,7 +77,8 @@ def _enqueue(mesh: MeshDevice, parts: Parts, tensors: Sequence[Tensor], key: obj
 
     def run() -> None:
         if not mesh.is_remote_only():
-            Launch(mesh, parts).run(mesh, [TensorBytes(tensor) for tensor in _distinct(tensors)])
+            touched = Launch(mesh, parts).run(mesh, [TensorBytes(tensor) for tensor in _distinct(tensors)])
+            _check_written(tensors, touched)
 
     number = mesh.mesh_command_queue().id()
     recording = recording_on(mesh, number)
@@ -88,6 +91,17 @@ def _enqueue(mesh: MeshDevice, parts: Parts, tensors: Sequence[Tensor], key: obj
     mesh.note_program(key)
     mesh.note_launch(None)
     run()
+
+
+def _check_written(tensors: Sequence[Tensor], touched: Touched) -> None:
+    """Whether it is the last tensor that the program wrote; a program may well write to others, too."""
+    written = [memory.tensor for memory in touched.writes if isinstance(memory, TensorBytes)]
+    if written and not any(one.storage is tensors[-1].storage for one in written):
+        doubt(
+            f"generic_op returns the last of its {len(tensors)} tensors, and its program has written to none but "
+            f"{'another one' if len(written) == 1 else 'others'}. Let the output be the last in io_tensors.",
+            SoftmeshWarning,
+        )
 
 
 def _key(given: ProgramDescriptor | MeshProgramDescriptor) -> object:

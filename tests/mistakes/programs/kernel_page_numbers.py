@@ -378,3 +378,33 @@ def a_shard_is_read_on_a_core_that_has_none(mesh):
 @right
 def a_shard_is_read_on_its_own_core(mesh):
     shard_read_by(mesh, 2)
+
+
+def copied_by_generic_op(mesh, *, output_last):
+    source, target = tiles(mesh), tiles(mesh, 0.0)
+    room = ttnn.CBFormatDescriptor(buffer_index=0, data_format=ttnn.bfloat16, page_size=BYTES)
+    kernels = (
+        (lambda: [bring(page, source) for page in range(4)], ttnn.ReaderConfigDescriptor()),
+        (lambda: [store(page, target) for page in range(4)], ttnn.WriterConfigDescriptor()),
+    )
+    program = ttnn.ProgramDescriptor()
+    program.kernels = [
+        ttnn.KernelDescriptor(kernel_source=kernel, core_ranges=line(1), config=config) for kernel, config in kernels
+    ]
+    program.cbs = [ttnn.CBDescriptor(2 * BYTES, line(1), [room])]
+    ttnn.generic_op([source, target] if output_last else [target, source], program)
+
+
+@mistake(
+    Told.STRICT,
+    "generic_op returns the last of its 2 tensors",
+    symptom="The result is one of the inputs.",
+    mend="Name the output last: ttnn.generic_op([*inputs, output], program).",
+)
+def the_output_of_generic_op_is_not_the_last(mesh):
+    copied_by_generic_op(mesh, output_last=False)
+
+
+@right
+def the_output_of_generic_op_is_the_last(mesh):
+    copied_by_generic_op(mesh, output_last=True)
