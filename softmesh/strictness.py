@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,6 +13,7 @@ from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
+DOUBT_HEARERS: list[Callable[[str, type[SoftmeshWarning]], None]] = []  # told of doubts in every mode
 LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
 
 
@@ -52,6 +53,8 @@ def warn_or_raise(
 
 def doubt(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
     """A warning that is told in strict mode only: right programs may do the same."""
+    for hear in DOUBT_HEARERS:
+        hear(message, warning)
     if is_strict():
         warn(message, warning, at)
 

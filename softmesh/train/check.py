@@ -15,6 +15,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import Axis, listed
 from softmesh.train.equivalence.backward_check import BackwardCheck
+from softmesh.train.equivalence.diagnosis import missing_reduce
 from softmesh.train.equivalence.findings import CheckFailed, Comparison, Finding, Report
 from softmesh.train.equivalence.forward_check import ForwardCheck
 from softmesh.train.equivalence.run_recorder import Run
@@ -87,7 +88,14 @@ def _forward(
     try:
         return run.forward(function, model, batch)
     except PartialError as error:
-        comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
+        first = next((op for op in run.ops if op.problem is not None), None)  # which was doubted before
+        if first is None:
+            comparison.findings.append(Finding("forward", f"op {len(run.ops)}", str(error), run.here))
+            return None
+        message, _ = missing_reduce(comparison.mesh, run.ops, first.number)
+        comparison.findings.append(
+            Finding("forward", first.describe(), f"{message} It ended with: {error}", first.path)
+        )
         return None
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from softmesh.placement.placements import LOCAL, REPLICATE
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
@@ -74,7 +74,11 @@ def _falls_apart(command: Command, axis: int) -> bool:
     words = [tensor.view_distribution().placements for tensor in (*command.outputs, *command.inputs)]
     if any(len(each) <= axis for each in words):
         return False
-    return words[0][axis] is LOCAL and not any(each[axis] is LOCAL for each in words[1:])
+    return _differs(words[0][axis]) and not any(_differs(each[axis]) for each in words[1:])
+
+
+def _differs(word: Placement) -> bool:
+    return word is LOCAL or isinstance(word, Partial)
 
 
 class MissingBroadcast(NamedTuple):

@@ -56,7 +56,7 @@ class ForwardCheck:
     def _parts(self, window: Window, point: Point, expected: torch.Tensor, off: Difference | None) -> bool:
         """Whether something is wrong at this point, or an op on the way to it took a contribution for the whole."""
         first = None if off is None else self._first_op(window)
-        problem = self._problem(window)
+        problem = self._problem(window, is_off=off is not None)
         if problem is not None and (first is None or problem <= first[0]):
             self._find_missing_reduce(problem)
             return True
@@ -68,9 +68,11 @@ class ForwardCheck:
             self._find_op(*first)
         return True
 
-    def _problem(self, window: Window) -> int | None:
+    def _problem(self, window: Window, is_off: bool) -> int | None:
+        """The first op that was told, or, where numbers are off, that was doubted."""
         numbers = range(window.ours.start, window.ours.stop)
-        return next((i for i in numbers if self.ours.ops[i].problem is not None), None)
+        told = ((i, self.ours.ops[i]) for i in numbers)
+        return next((i for i, op in told if op.problem is not None and (is_off or not op.is_doubted)), None)
 
     def _first_op(self, window: Window) -> tuple[int, Value, torch.Tensor, Difference] | None:
         mine, yours = self.ours.ops[window.ours], self.theirs.ops[window.theirs]

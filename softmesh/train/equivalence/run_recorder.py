@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from softmesh.autograd.function import Function
-from softmesh.errors import MeshError, PartialWarning
+from softmesh.errors import MeshError, PartialWarning, SoftmeshWarning
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
 from softmesh.runtime.commands import Command, observe
+from softmesh.strictness import DOUBT_HEARERS
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.equivalence.values import Value
 from softmesh.train.module import WATCHERS, Module
@@ -42,6 +43,7 @@ class Op(NamedTuple):
     command: Command
     path: str
     problem: str | None  # what the op itself warned of
+    is_doubted: bool = False  # it may be right all the same, as a bias that was divided by the number of devices
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -70,6 +72,7 @@ class Run:
         self._calls: Counter[str] = Counter()
         self._warned: list[warnings.WarningMessage] = []
         self._warnings_seen = 0
+        self._doubts: list[str] = []  # of the op that runs
         self._is_forward = True
         self.points: list[Point] = []
         self.ops: list[Op] = []
@@ -102,12 +105,21 @@ class Run:
         with warnings.catch_warnings(record=True) as warned, observe(self):
             warnings.simplefilter("always")
             self._warned, self._warnings_seen = warned, 0
-            yield
+            DOUBT_HEARERS.append(self._hear)
+            try:
+                yield
+            finally:
+                DOUBT_HEARERS.remove(self._hear)
         for other in warned:
             if not issubclass(other.category, PartialWarning):
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
 
+    def _hear(self, message: str, warning: type[SoftmeshWarning]) -> None:
+        if issubclass(warning, PartialWarning):
+            self._doubts.append(message)
+
     def on_command(self, command: Command) -> None:
+        doubts, self._doubts = self._doubts, []
         if not (command.inputs and command.outputs):
             return
         if not self._is_forward:
@@ -115,7 +127,8 @@ class Run:
             return
         new_warnings, self._warnings_seen = self._warned[self._warnings_seen :], len(self._warned)
         problems = [str(one.message) for one in new_warnings if issubclass(one.category, PartialWarning)]
-        self.ops.append(Op(len(self.ops), command, self.here, problems[0] if problems else None))
+        problem = next(iter(problems + doubts), None)
+        self.ops.append(Op(len(self.ops), command, self.here, problem, is_doubted=bool(doubts)))
 
     def called(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         path = self._paths.get(id(module), type(module).__name__)
