@@ -113,8 +113,8 @@ class CollectivePlanner(Planner):
         name = self.op.name
         if moved.only_sums:
             return of_a_sum(name, group.dist, group.axes, tuple(self.tensors[0].shape))
-        if name == "mesh_partition":
-            return of_a_partition(name, group.dist, group.axes)
+        if name in _PARTITIONS:
+            return of_a_partition(_PARTITIONS[name], group.dist, group.axes)
         if name in _BROADCASTS:
             return of_a_broadcast(name, group.dist, group.axes)
         if name not in _JOINED:
@@ -213,6 +213,7 @@ _JOINED = {  # the argument that names the dim along which pieces are put side b
     **dict.fromkeys(("experimental.high_bw_all_gather", "experimental.strided_all_gather_async"), "dim"),
     **dict.fromkeys(("experimental.all_to_all_async", "experimental.all_to_all_async_generic"), "in_dim"),
 }
+_PARTITIONS = {"mesh_partition": "mesh_partition", "train.own_slice": "scatter"}  # as users know them
 _BROADCASTS = ("broadcast", "all_broadcast", "point_to_point")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {

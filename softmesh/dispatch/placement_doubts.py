@@ -34,8 +34,7 @@ def of_crossed_splits(
             for (name, shape, _), word in zip(operands, words, strict=False)
             if isinstance(word, Shard) and shape[word.dim] > 1
         ]
-        # Rows of one factor and columns of the other make a block of the product: attention goes around a ring so.
-        is_block = op in PRODUCTS and len(split) > 1
+        is_block = op in PRODUCTS and len(split) > 1 and not _multiplies_along(operands, axis)
         if not is_block and len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
             parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
             is_alone = "is split, and the other operand is whole where they meet" if len(split) == 1 else "are split"
@@ -43,6 +42,15 @@ def of_crossed_splits(
                 f"{op}: over mesh axis {axis} {parts} {is_alone}: each device computes with parts that do not belong "
                 "to each other, and its result is no part of a whole. Distribute both along dims that meet."
             )
+
+
+def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int) -> bool:
+    """Whether the inner dim of one factor is split. Rows of one and columns of the other make a block of the product:
+    attention goes around a ring so."""
+    words = [dist.placements[axis] if axis < dist.lead else None for _, _, dist in operands[:2]]
+    shapes = [shape for _, shape, _ in operands[:2]]
+    inner = [len(shape) + at for shape, at in zip(shapes, (-1, -2), strict=True)]
+    return any(isinstance(word, Shard) and word.dim == dim for word, dim in zip(words, inner, strict=True))
 
 
 def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:

@@ -33,13 +33,18 @@ def warn_if_partial(tensor: Tensor, doing: str, composer: MeshToTensor | None = 
 def doubt_part(tensor: Tensor, doing: str) -> None:
     """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
     if tensor.shard_positions is not None:
-        words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
-        if words:
-            doubt(
-                f"{doing}: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
-                "whole, not the whole. ttnn.all_reduce gives every device the whole.",
-                PartialWarning,
-            )
+        doubt_pieces(tensor, doing)
+
+
+def doubt_pieces(tensor: Tensor, doing: str) -> None:
+    """What single devices hold is about to be looked at."""
+    words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
+    if words:
+        doubt(
+            f"{doing}: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
+            "whole, not the whole. ttnn.all_reduce gives every device the whole.",
+            PartialWarning,
+        )
 
 
 def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:

@@ -19,9 +19,13 @@ from functools import partial
 from typing import Any
 
 from softmesh.autograd.function import Function
+from softmesh.callsite import raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
+from softmesh.placement.placements import LOCAL, Partial
 from softmesh.runtime.device import MeshDevice
+from softmesh.strictness import warn_or_raise
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.train import training_ops
 from softmesh.train.axes import Axis, axis_number, axis_size
@@ -60,13 +64,40 @@ def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
+def _the_same(op: str, along: int) -> Change:
+    """Hands on a gradient of which the program has said that all devices along the axis hold the same."""
+    site = raw_call_site()
+
+    def back(gradient: Tensor) -> Tensor:
+        dist = gradient.view_distribution()
+        if not isinstance(dist.placements[along], Partial):
+            return gradient
+        warn_or_raise(
+            f"backward: the gradient that comes to {op} ({resolved(site)}) is not the same on the "
+            f"{dist.devices[along]} devices along mesh axis {along}: each brings its contribution, and {op} takes its "
+            "own one for the sum: gradients before it lack what the other devices bring. Put softmesh.train's "
+            "broadcast(x, axis) before layers whose weights are split, or leave that argument out.",
+            SoftmeshWarning,
+            MeshError,
+            resolved(site),
+        )
+        words = (LOCAL if axis == along else word for axis, word in enumerate(dist.placements))
+        return Tensor.make(
+            Storage(gradient.view_data(), dist.with_placements(tuple(words)), gradient.storage.device), gradient.spec
+        )
+
+    return back
+
+
 def all_reduce(x: Tensor, axis: Axis, *, noop_backward: bool = False) -> Tensor:
     """The sum over the devices along the axis. `noop_backward`: the gradient is already the same on all of them."""
     along = _along("all_reduce", x, axis)
     if along is None:
         return x
     reduced = partial(_op["all_reduce"], cluster_axis=along)
-    return _Collective.apply(x, reduced, _unchanged) if noop_backward else reduced(x)
+    if not noop_backward:
+        return reduced(x)
+    return _Collective.apply(x, reduced, _the_same("all_reduce(noop_backward=True)", along))
 
 
 def broadcast(x: Tensor, axis: Axis) -> Tensor:
@@ -85,7 +116,10 @@ def all_gather(x: Tensor, dim: int, axis: Axis, *, gradients: str = "partial") -
     if along is None:
         return x
     gathered, own = _gathered_and_own(dim, along)
-    return _Collective.apply(x, gathered, own) if gradients == "replicated" else gathered(x)
+    if gradients != "replicated":
+        return gathered(x)
+    same = _the_same('all_gather(gradients="replicated")', along)
+    return _Collective.apply(x, gathered, lambda gradient: own(same(gradient)))
 
 
 def _gathered_and_own(dim: int, along: int) -> tuple[Change, Change]:

@@ -190,3 +190,57 @@ def gradients_of_the_step_before_stay(mesh):
 @right
 def gradients_are_taken_away_behind_each_step(mesh):
     two_steps(mesh, lambda optimizer: optimizer.zero_grad())
+
+
+# -- gradients of which the program says that all devices have the same ---------------------------------
+
+LACKING = "Training is slower than on one device, and goes somewhere else: most of the gradient is missing."
+
+
+def two_layers(mesh, enter):
+    """A sum, and a layer behind it whose weights are split by columns, then by rows."""
+    first, second, third = (split(mesh, dim).requires_grad_() for dim in (0, 1, 0))
+    whole = train.all_reduce(ttnn.matmul(split(mesh, 1), first), 1, noop_backward=True)
+    hidden = ttnn.relu(ttnn.matmul(enter(whole), second))
+    ttnn.mean(train.all_reduce(ttnn.matmul(hidden, third), 1, noop_backward=True)).backward()
+
+
+@mistake(
+    Told.WARNING,
+    "the gradient that comes to all_reduce(noop_backward=True)",
+    "is not the same on the 4 devices along mesh axis 1",
+    "broadcast(x, axis)",
+    symptom=LACKING,
+    mend="softmesh.train's broadcast(x, axis) before a layer whose weights are split: backwards it adds up.",
+)
+def a_layer_that_is_split_is_entered_without_a_broadcast(mesh):
+    two_layers(mesh, lambda x: x)
+
+
+@right
+def a_layer_that_is_split_is_entered_through_a_broadcast(mesh):
+    two_layers(mesh, lambda x: train.broadcast(x, 1))
+
+
+def gathered_before_a_split_layer(mesh, gradients):
+    first, second, third = (split(mesh, dim).requires_grad_() for dim in (1, 1, 0))
+    x = ttnn.from_torch(torch.rand(32, 128), layout=TILES, device=mesh)
+    whole = train.all_gather(ttnn.matmul(x, first), 1, 1, gradients=gradients)
+    hidden = ttnn.relu(ttnn.matmul(whole, second))
+    ttnn.mean(train.all_reduce(ttnn.matmul(hidden, third), 1, noop_backward=True)).backward()
+
+
+@mistake(
+    Told.WARNING,
+    'the gradient that comes to all_gather(gradients="replicated")',
+    "is not the same on the 4 devices along mesh axis 1",
+    symptom=LACKING,
+    mend='Leave out gradients="replicated" where the layers behind it are split.',
+)
+def a_gather_whose_gradients_are_contributions(mesh):
+    gathered_before_a_split_layer(mesh, "replicated")
+
+
+@right
+def a_gather_whose_gradients_are_added_up(mesh):
+    gathered_before_a_split_layer(mesh, "partial")
