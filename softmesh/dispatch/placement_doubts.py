@@ -14,6 +14,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, Shard
 
 PRODUCTS = ("matmul", "linear")
+_INNER = (-1, -2)  # the dim of each factor over which a product adds up
 
 
 class Doubt(NamedTuple):
@@ -44,12 +45,31 @@ def of_crossed_splits(
             )
 
 
+def of_shared_parts(
+    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], out: Sequence[int], made: Distribution
+) -> Iterator[str]:
+    """An operand that all devices share, and that has as many elements along a split dim as one device has of it."""
+    for axis, word in enumerate(made.placements):
+        if not isinstance(word, Shard) or made.devices[axis] == 1 or out[word.dim] == 1:
+            continue
+        for at, (name, shape, dist) in enumerate(operands):
+            dim = word.dim + len(shape) - len(out)
+            is_inner = op in PRODUCTS and at < len(_INNER) and dim == len(shape) + _INNER[at]
+            is_shared = axis < dist.lead and isinstance(dist.placements[axis], Replicate)
+            if is_shared and dim >= 0 and not is_inner and shape[dim] == out[word.dim]:
+                yield (
+                    f"{op}: dim {word.dim} is split over mesh axis {axis}, and {name} {list(shape)} is the same on all "
+                    f"{made.devices[axis]} devices: every part meets the same values along dim {dim} of it, and not "
+                    f"those in its own place. Split it along dim {dim} over this axis, too."
+                )
+
+
 def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int) -> bool:
     """Whether the inner dim of one factor is split. Rows of one and columns of the other make a block of the product:
     attention goes around a ring so."""
     words = [dist.placements[axis] if axis < dist.lead else None for _, _, dist in operands[:2]]
     shapes = [shape for _, shape, _ in operands[:2]]
-    inner = [len(shape) + at for shape, at in zip(shapes, (-1, -2), strict=True)]
+    inner = [len(shape) + at for shape, at in zip(shapes, _INNER, strict=True)]
     return any(isinstance(word, Shard) and word.dim == dim for word, dim in zip(words, inner, strict=True))
 
 

@@ -13,7 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.placement_doubts import PRODUCTS, of_crossed_splits
+from softmesh.dispatch.placement_doubts import PRODUCTS, of_crossed_splits, of_shared_parts
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -337,9 +337,11 @@ class Planner:
             devices, plan.is_share = dists[0].devices[axis], all(misuse.is_share for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
-        plan.doubts += tuple(self._doubts_of_splits(local, dists, found))
+        plan.doubts += tuple(self._doubts_of_splits(local, dists, found, tuple(specs[0].shape)))
 
-    def _doubts_of_splits(self, local: Local, dists: list[Distribution], found: list[Distribution]) -> Iterable[str]:
+    def _doubts_of_splits(
+        self, local: Local, dists: list[Distribution], found: list[Distribution], out: tuple[int, ...]
+    ) -> Iterable[str]:
         """Splits under which the op computes something, and probably not what was meant."""
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
@@ -351,7 +353,9 @@ class Planner:
         elif len(dists) > 1:
             tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
             labels = [self._operand_label(at) or "" for at in tensors]
-            yield from of_crossed_splits(self.op.name, list(zip(labels, shapes, dists, strict=True)), found[0])
+            named = list(zip(labels, shapes, dists, strict=True))
+            yield from of_crossed_splits(self.op.name, named, found[0])
+            yield from of_shared_parts(self.op.name, named, out, found[0])
 
     def _doubts_of_angles(
         self, operands: list[tuple[tuple[int, ...], Distribution]], found: Distribution

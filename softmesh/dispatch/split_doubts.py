@@ -171,3 +171,11 @@ def of_statistics(op: str, operands: Sequence[tuple[Sequence[int], Distribution]
             f"the row is not normalised as a whole. Put those of all devices side by side first: {each}."
             f"{settings.needed_line()}"
         )
+    for axis in axes:
+        shared = [of for of, given in operands[2:] if axis < given.lead and given.placements[axis] is REPLICATE]
+        if shared and rows.devices[axis] > 1:
+            yield (
+                f"{op}: dim {last} is split over mesh axis {axis}, and the weight or bias {list(shared[0])} is the "
+                f"same on all {rows.devices[axis]} devices: every part is scaled by the weights of one. Split it over "
+                "this axis as the rows are."
+            )

@@ -67,3 +67,90 @@ def copies_of_a_sum_are_compared_on_the_host(mesh):
     whole = ttnn.from_device(ttnn.all_reduce(contributions(mesh), cluster_axis=1))
     first, *others = [one.to_torch() for one in ttnn.get_device_tensors(whole)]
     assert all(torch.equal(first, other) for other in others)
+
+
+# -- what all devices share, beside what is split ------------------------------------------------------
+
+FIRST_ONES = "Every device uses the values of the first part: one part of the result is right, the others are not."
+
+
+@mistake(
+    Told.STRICT,
+    "linear: dim 1 is split over mesh axis 1, and bias [1, 32] is the same on all 4 devices",
+    "Split it along dim 1",
+    symptom=FIRST_ONES,
+    mend="Split the bias as the columns of the weight.",
+)
+def a_bias_of_split_columns_is_not_split(mesh):
+    ttnn.linear(split(mesh), split(mesh, None, 1), bias=split(mesh, shape=(1, 32)))
+
+
+@right
+def a_bias_of_split_columns_is_split(mesh):
+    ttnn.linear(split(mesh), split(mesh, None, 1), bias=split(mesh, None, 1, (1, 128)))
+    ttnn.linear(split(mesh, None, 0), split(mesh), bias=split(mesh, shape=(1, 128)))
+
+
+@mistake(
+    Told.STRICT,
+    "add: dim 2 is split over mesh axis 1, and input_tensor_b [1, 1, 32, 128] is the same on all 4 devices",
+    symptom="Tokens of later parts do not see what comes before them, and see what does not.",
+    mend="Split the mask along the queries, as the scores are.",
+)
+def a_causal_mask_of_the_first_queries_for_all_parts(mesh):
+    ttnn.add(split(mesh, None, 2, (1, 8, 128, 128)), split(mesh, shape=(1, 1, 32, 128)))
+
+
+@mistake(
+    Told.STRICT,
+    "add: dim 2 is split over mesh axis 1, and input_tensor_b [1, 1, 32, 128] is the same on all 4 devices",
+    symptom="All parts of the sequence count their positions from 0.",
+    mend="Split the table of positions as the sequence is.",
+)
+def positions_of_the_first_part_for_all_parts(mesh):
+    ttnn.add(split(mesh, None, 2, (1, 1, 128, 128)), split(mesh, shape=(1, 1, 32, 128)))
+
+
+@right
+def masks_and_positions_are_split_as_the_sequence_is(mesh):
+    scores = split(mesh, None, 2, (1, 8, 128, 128))
+    ttnn.add(scores, split(mesh, None, 2, (1, 1, 128, 128)))
+    ttnn.add(split(mesh, None, 1, (1, 8, 128, 128)), split(mesh, shape=(1, 1, 128, 128)))
+    ttnn.multiply(scores, split(mesh, shape=(1, 1, 1, 128)))
+
+
+@mistake(
+    Told.STRICT,
+    "matmul: dim 1 is split over mesh axis 1, and input_tensor_b [1, 2, 64, 128] is the same on all 4 devices",
+    symptom=FIRST_ONES,
+    mend="Split the heads of the keys as those of the queries.",
+)
+def queries_in_parts_meet_the_first_keys(mesh):
+    ttnn.matmul(split(mesh, None, 1, (1, 8, 128, 64)), split(mesh, shape=(1, 2, 64, 128)))
+
+
+@right
+def queries_in_parts_meet_their_keys(mesh):
+    ttnn.matmul(split(mesh, None, 1, (1, 8, 128, 64)), split(mesh, None, 1, (1, 8, 64, 128)))
+    ttnn.matmul(split(mesh, None, 2, (1, 8, 128, 64)), split(mesh, shape=(1, 8, 64, 128)))
+
+
+def normed_by(mesh, weight):
+    x = split(mesh, None, 3, (1, 1, 32, 512))
+    stats = ttnn.all_gather(ttnn.rms_norm_pre_all_gather(x), 3, cluster_axis=1)
+    ttnn.rms_norm_post_all_gather(x, stats, weight=weight)
+
+
+@mistake(
+    Told.STRICT,
+    "rms_norm_post_all_gather: dim 3 is split over mesh axis 1, and the weight or bias [1, 1, 1, 128] is the same",
+    symptom=FIRST_ONES,
+    mend="Split the weight of the norm as the rows are.",
+)
+def a_norm_of_split_rows_with_one_weight(mesh):
+    normed_by(mesh, split(mesh, shape=(1, 1, 1, 128)))
+
+
+@right
+def a_norm_of_split_rows_with_a_split_weight(mesh):
+    normed_by(mesh, split(mesh, None, 3, (1, 1, 1, 512)))
