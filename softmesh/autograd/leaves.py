@@ -14,7 +14,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.grad_mode import GRADIENTS, run_backward
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.gradient_sums import GradientSums, note_added, note_summed, summed_over
+from softmesh.tensor.gradient_sums import GradientSums, from_loss, note_added, note_loss, note_summed, summed_over
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor, tensor_method
 
@@ -83,6 +83,7 @@ def _collect(leaf: torch.Tensor, storage: Storage | None) -> None:
         return
     values, before = unwrap_gradient(gradient), storage.gradient
     storage.gradient = values if before is None else before + values
+    note_loss(storage)
     if before is not None:
         note_added(storage, before)
 
@@ -121,7 +122,7 @@ def _set_grad(tensor: Tensor, gradient: Tensor | None) -> None:
         )
     own.gradient = given.data.detach()
     if isinstance(given.notes, GradientSums):
-        note_summed(own, given.notes.axes)
+        note_summed(own, given.notes.axes, is_sum=True)
 
 
 Tensor.requires_grad = property(_requires_grad)  # type: ignore[assignment]
@@ -161,7 +162,9 @@ def backward_all(tensors: list[Tensor], gradients: list[Tensor | None], retain_g
     if BACKWARD_TAKERS:
         BACKWARD_TAKERS[-1](tensors, gradients)
         return
-    run_backward(values, seeds, retain_graph)
+    is_loss = len(tensors) == 1 and gradients[0] is None
+    with from_loss(tensors[0].view_distribution().placements if is_loss else ()):
+        run_backward(values, seeds, retain_graph)
 
 
 def _checked_start(tensor: Tensor) -> torch.Tensor:

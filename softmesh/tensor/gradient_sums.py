@@ -6,12 +6,15 @@ A gradient that is synchronised twice is too large by the number of devices, and
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.placement.placements import Partial, Placement, Replicate
 from softmesh.strictness import doubt, warn_or_raise
 
 if TYPE_CHECKING:
@@ -33,15 +36,49 @@ class GradientSums:
 
 
 class _Noted:
-    """`is_part`: a backward pass has added to what was summed. `used` is the line of the step that took it."""
+    """`is_part`: a backward pass has added to what was summed. `used` is the line of the step that took it.
 
-    def __init__(self, gradient: torch.Tensor, axes: Axes, is_part: bool = False, used: CallSite | None = None) -> None:
+    `is_sum`: nobody has divided it since.
+    """
+
+    def __init__(
+        self,
+        gradient: torch.Tensor,
+        axes: Axes,
+        is_part: bool = False,
+        used: CallSite | None = None,
+        is_sum: bool = False,
+    ) -> None:
         self.gradient, self.axes = weakref.ref(gradient), axes
-        self.is_part, self.used = is_part, used
+        self.is_part, self.used, self.is_sum = is_part, used, is_sum
 
 
 # Of each parameter; what was noted of a gradient ends when another takes its place.
 _SUMMED: weakref.WeakKeyDictionary[Storage, _Noted] = weakref.WeakKeyDictionary()
+# Of each parameter: what the loss was, along each axis of the mesh, from which its gradient came last.
+_LOSSES: weakref.WeakKeyDictionary[Storage, tuple[Placement, ...]] = weakref.WeakKeyDictionary()
+_RUNNING: list[tuple[Placement, ...]] = []  # the losses of backward passes that run
+
+
+@contextmanager
+def from_loss(placements: tuple[Placement, ...]) -> Iterator[None]:
+    """A backward pass from one value on each device; of no placements if from something else."""
+    _RUNNING.append(placements)
+    try:
+        yield
+    finally:
+        _RUNNING.pop()
+
+
+def note_loss(parameter: Storage) -> None:
+    """A gradient has come to it."""
+    if _RUNNING:
+        _LOSSES[parameter] = _RUNNING[-1]
+
+
+def _of_loss(parameter: Storage, axis: int) -> Placement | None:
+    words = _LOSSES.get(parameter, ())
+    return words[axis] if axis < len(words) else None
 
 
 def _noted(parameter: Storage, gradient: torch.Tensor | None) -> _Noted | None:
@@ -54,10 +91,10 @@ def summed_over(parameter: Storage) -> Axes:
     return {} if noted is None or noted.is_part else noted.axes
 
 
-def note_summed(parameter: Storage, axes: Axes) -> None:
-    """Its gradient, as it is now, was added up over these axes, and over no others."""
+def note_summed(parameter: Storage, axes: Axes, is_sum: bool = False) -> None:
+    """Its gradient, as it is now, was added up over these axes, and over no others; and perhaps divided since."""
     if parameter.gradient is not None:
-        _SUMMED[parameter] = _Noted(parameter.gradient, axes)
+        _SUMMED[parameter] = _Noted(parameter.gradient, axes, is_sum=is_sum)
 
 
 def note_added(parameter: Storage, before: torch.Tensor) -> None:
@@ -75,15 +112,62 @@ def note_used(parameter: Storage, step: CallSite) -> None:
         _SUMMED[parameter] = _Noted(parameter.gradient, axes, noted is not None and noted.is_part, step)
 
 
-def doubt_used_before(doing: str, name: str, parameter: Storage) -> None:
-    """Whoever adds up gradients over several steps on purpose is right to; most have forgotten zero_grad."""
-    noted = _noted(parameter, parameter.gradient)
-    if noted is not None and noted.is_part and noted.used is not None:
+def doubt_used_before(doing: str, parameters: Mapping[str, Storage]) -> None:
+    """Whoever adds up gradients over several steps, or takes a gradient twice, on purpose is right to."""
+    for name, parameter in parameters.items():
+        noted = _noted(parameter, parameter.gradient)
+        if noted is None or noted.used is None:
+            continue
+        if noted.is_part:
+            text = "and what a backward pass has added since. Call zero_grad() behind each step."
+        else:
+            text = (
+                "and no backward pass has brought anything since: a second step goes the same way again, and whatever "
+                "else is done to it comes too late. One step for each backward pass, behind all that changes gradients."
+            )
         doubt(
-            f"{doing}: the gradient of {name} holds what the step at {noted.used} used already, and what a backward "
-            "pass has added since. Call zero_grad() behind each step.",
-            SoftmeshWarning,
+            f"{doing}: the gradient of {name} holds what the step at {noted.used} used already, {text}", SoftmeshWarning
         )
+        return  # one tells of all
+
+
+def doubt_sums_of_averages(doing: str, parameters: Mapping[str, Storage]) -> None:
+    """A learning rate may have been chosen for the sum."""
+    for name, parameter in parameters.items():
+        noted = _noted(parameter, parameter.gradient)
+        for axis, site in noted.axes.items() if noted is not None and noted.is_sum else ():
+            if _of_loss(parameter, axis) == Partial("avg"):
+                n = parameter.dist.devices[axis]
+                doubt(
+                    f"{doing}: the gradient of {name} was added up over the {n} devices along mesh axis {axis} at "
+                    f"{site}, and the loss was the average of each device's own part: it is {n} times the gradient of "
+                    f"the average of all. Multiply it by 1/{n}.",
+                    SoftmeshWarning,
+                )
+                return
+
+
+def doubt_scale(doing: str, combined: Iterable[tuple[str, Storage, int]], average: bool) -> None:
+    """Contributions that were put together in a way that does not fit the loss; which may have been scaled for it."""
+    for name, parameter, axis in combined:
+        word, n = _of_loss(parameter, axis), parameter.dist.devices[axis]
+        if word == Partial("avg") and not average:
+            doubt(
+                f"{doing}: the loss was the average of each device's own part along mesh axis {axis}, and the sum of "
+                f"the gradients of {name} is {n} times that of the average of all. Say average=True, or scale the "
+                f"loss by 1/{n}.",
+                SoftmeshWarning,
+            )
+        elif isinstance(word, Replicate) and average:
+            doubt(
+                f"{doing}: all {n} devices along mesh axis {axis} had the same loss, so that they hold contributions "
+                f"to the gradient of {name}: their average is {n} times too small. Say average=False for this axis, "
+                "or enter layers whose weights are split through softmesh.train's broadcast.",
+                SoftmeshWarning,
+            )
+        else:
+            continue
+        return
 
 
 def warn_if_partly_summed(doing: str, name: str, parameter: Storage, axis: int, devices: int) -> None:

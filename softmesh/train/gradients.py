@@ -23,6 +23,7 @@ from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial, Placement, Shard
 from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import (
+    doubt_scale,
     doubt_used_before,
     note_summed,
     summed_over,
@@ -61,11 +62,11 @@ def sync_gradients(
     numbers = {name: _numbers(name, tensor, axes) for name, tensor in by_name.items()}
     tell_ranks(f"sync_gradients({axes=}, {mode=}, {average=})", by_name)
     apart = apart_among(by_name, numbers, "sync_gradients")
-    calls = count = 0
+    count, combined = 0, []
     combine = _by_fabric if mode == "fabric" else _by_host
+    doubt_used_before("sync_gradients", {name: tensor.storage for name, tensor in by_name.items()})
     for name, tensor in by_name.items():
         known = dict(summed_over(tensor.storage))
-        doubt_used_before("sync_gradients", name, tensor.storage)
         for axis in numbers[name]:
             warn_if_summed("sync_gradients", f"the gradient of {name}", known, axis, _devices(tensor, axis))
             if not average:
@@ -75,9 +76,10 @@ def sync_gradients(
             if isinstance(dist.placements[axis], Partial) or (name, axis) in apart:
                 combine(tensor, axis, average)
                 known[axis] = user_call_site()
-                calls += 1
+                combined.append((name, tensor.storage, axis))
                 count += tensor.logical_volume() * data.itemsize
         note_summed(tensor.storage, known)
+    doubt_scale("sync_gradients", combined, average)
     tell_phase(Phase.SYNC, "sync_gradients", by_name)
     shared = [
         (tensor, axis)
@@ -85,13 +87,13 @@ def sync_gradients(
         for axis in numbers[name]
         if not isinstance(tensor.storage.dist.placements[axis], Shard)  # whose parts each have a gradient of their own
     ]
-    if not calls and any(_devices(tensor, axis) > 1 for tensor, axis in shared):
+    if not combined and any(_devices(tensor, axis) > 1 for tensor, axis in shared):
         doubt(
             "sync_gradients: all devices agree on every gradient already, and nothing was combined: were they "
             "synchronised before, or did all devices see the same batch?",
             SoftmeshWarning,
         )
-    return Synced(calls, count)
+    return Synced(len(combined), count)
 
 
 def _numbers(name: str, tensor: Tensor, axes: Axis | Sequence[Axis]) -> list[int]:
@@ -162,13 +164,16 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
     every_axis = {name: range(tensor.storage.dist.lead) for name, tensor in by_name.items()}
     for name, axis in sorted(apart_among(by_name, every_axis, "clip_grad_norm")):
         raise _not_added_up(name, by_name[name], Partial("sum"), axis)
+    doubt_used_before("clip_grad_norm", {name: tensor.storage for name, tensor in by_name.items()})
     gradients = [_whole(name, tensor) for name, tensor in by_name.items()]
     norms = torch._foreach_norm([gradient.float() for gradient in gradients])
     total = _together(by_name.values(), [float(norm) for norm in norms])
     if total > max_norm:
         factor = max_norm / total
         for tensor, gradient in zip(by_name.values(), gradients, strict=True):
+            known = summed_over(tensor.storage)
             tensor.storage.gradient = gradient * factor
+            note_summed(tensor.storage, known)
     tell_phase(Phase.CLIP, "clip_grad_norm", by_name)
     return total
 

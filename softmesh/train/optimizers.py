@@ -15,7 +15,7 @@ from softmesh.placement.placements import LOCAL, Partial
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.gradient_sums import doubt_used_before, note_used
+from softmesh.tensor.gradient_sums import doubt_sums_of_averages, doubt_used_before, note_used
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
 from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
@@ -68,8 +68,9 @@ class Optimizer:
         tell_phase(Phase.BEFORE_STEP, name, self.params)
         axes = {own: range(tensor.storage.dist.lead) for own, tensor in self.params.items()}
         self._apart = apart_among(self.params, axes, f"{name}.step")
-        for own, tensor in self.params.items():
-            doubt_used_before(name, own, tensor.storage)
+        storages = {own: tensor.storage for own, tensor in self.params.items()}
+        doubt_used_before(name, storages)
+        doubt_sums_of_averages(name, storages)
         with torch.no_grad():
             if STEP_TAKERS:
                 STEP_TAKERS[-1](self, self._gradient)

@@ -48,7 +48,8 @@ def test_all_reduce_brings_gradients_back_summed_or_as_they_are(grid: ttnn.MeshD
         x = split(grid).requires_grad_()
         out = all_reduce(x, "tp", noop_backward=noop)
         assert numbers(out.pieces().detach()) == [6.0] * 4 + [22.0] * 4
-        out.backward(split(grid))
+        with pytest.warns(ttnn.SoftmeshWarning, match="is not the same on the 4 devices") if noop else nullcontext():
+            out.backward(split(grid))
         assert numbers(x.grad.pieces()) == expected
 
 

@@ -244,3 +244,123 @@ def a_gather_whose_gradients_are_contributions(mesh):
 @right
 def a_gather_whose_gradients_are_added_up(mesh):
     gathered_before_a_split_layer(mesh, "partial")
+
+
+# -- steps and scales ----------------------------------------------------------------------------------
+
+
+def stepped(mesh, *after):
+    """A step as it should be, and what comes behind it."""
+    w = after_backward(mesh)
+    optimizer = train.SGD([w], lr=0.1)
+    train.sync_gradients([w], axes=[1])
+    train.clip_grad_norm([w], 1.0)
+    optimizer.step()
+    for one in after:
+        one(w, optimizer)
+
+
+ONE_STEP = "One step for each backward pass, behind all that changes gradients."
+
+
+@mistake(
+    Told.STRICT,
+    "SGD: the gradient of parameter 0 holds what the step at",
+    "a second step goes the same way again",
+    symptom="Steps are twice as long as the learning rate says.",
+    mend=ONE_STEP,
+)
+def an_optimizer_steps_twice(mesh):
+    stepped(mesh, lambda w, optimizer: optimizer.step())
+
+
+@mistake(
+    Told.STRICT,
+    "AdamW: the gradient of parameter 0 holds what the step at",
+    symptom="Two optimizers move one parameter.",
+    mend="Give each parameter to one optimizer.",
+)
+def two_optimizers_share_a_parameter(mesh):
+    stepped(mesh, lambda w, optimizer: train.AdamW([w], lr=0.1).step())
+
+
+@mistake(
+    Told.STRICT,
+    "clip_grad_norm: the gradient of parameter 0 holds what the step at",
+    "comes too late",
+    symptom="Gradients are never clipped: training breaks down at the first bad batch.",
+    mend=ONE_STEP,
+)
+def gradients_are_clipped_behind_the_step(mesh):
+    stepped(mesh, lambda w, optimizer: train.clip_grad_norm([w], 1.0))
+
+
+@right
+def a_step_is_followed_by_the_next_backward_pass(mesh):
+    def once_more(w, optimizer):
+        optimizer.zero_grad()
+        ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+        train.sync_gradients([w], axes=[1])
+        optimizer.step()
+
+    stepped(mesh, once_more)
+
+
+TOO_LONG = "Steps are longer than on one device, by the number of devices."
+
+
+@mistake(
+    Told.STRICT,
+    "the loss was the average of each device's own part along mesh axis 1",
+    "average=True",
+    symptom=TOO_LONG,
+    mend="Average the gradients of a mean; sum those of a sum.",
+)
+def gradients_of_means_are_summed(mesh):
+    train.sync_gradients([after_backward(mesh)], axes=[1], average=False)
+
+
+@mistake(
+    Told.STRICT,
+    "SGD: the gradient of parameter 0 was added up over the 4 devices along mesh axis 1 at",
+    "Multiply it by 1/4",
+    symptom=TOO_LONG,
+    mend="Multiply the sum by one over the number of devices.",
+)
+def gradients_of_means_are_summed_by_hand_and_not_divided(mesh):
+    w = after_backward(mesh)
+    w.grad = ttnn.all_reduce(w.grad, cluster_axis=1)
+    train.SGD([w], lr=0.1).step()
+
+
+@right
+def gradients_of_means_are_summed_by_hand_and_divided(mesh):
+    w = after_backward(mesh)
+    w.grad = ttnn.multiply(ttnn.all_reduce(w.grad, cluster_axis=1), 0.25)
+    train.SGD([w], lr=0.1).step()
+
+
+def scale_before_split_layers(mesh, average):
+    """A scale that all devices share, before layers whose weights are split; all of them have the same loss."""
+    scale = ttnn.from_torch(torch.rand(1, 128), layout=TILES, device=mesh).requires_grad_()
+    x = ttnn.multiply(ttnn.from_torch(torch.rand(32, 128), layout=TILES, device=mesh), scale)
+    hidden = ttnn.gelu(ttnn.matmul(x, split(mesh, 1)))
+    y = train.all_reduce(ttnn.matmul(hidden, split(mesh, 0)), 1, noop_backward=True)
+    ttnn.mean(ttnn.multiply(y, y)).backward()
+    train.sync_gradients([scale], axes=[1], average=average)
+
+
+@mistake(
+    Told.STRICT,
+    "all 4 devices along mesh axis 1 had the same loss",
+    "average=False",
+    symptom="Norms and biases before split layers learn too slowly, and the rest of the model does not.",
+    mend="Sum what split layers bring; average what parts of a batch bring.",
+)
+def gradients_of_split_layers_are_averaged(mesh):
+    scale_before_split_layers(mesh, average=True)
+
+
+@right
+def gradients_of_split_layers_are_summed(mesh):
+    scale_before_split_layers(mesh, average=False)
