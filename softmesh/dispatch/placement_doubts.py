@@ -156,11 +156,12 @@ def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, exte
         word, devices = dist.placements[axis], dist.devices[axis]
         if devices == 1:
             continue
-        if isinstance(word, Partial) and extent > 1:  # of extent 1, contributions may be stacked to be added up
+        if isinstance(word, Partial):
+            stacked = ", unless they are added up next" if extent == 1 else ""
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and it puts "
-                f"them side by side: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
-                is_certain=True,
+                f"them side by side{stacked}: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
+                is_certain=extent > 1,
             )
         elif isinstance(word, Shard) and word.dim != dim:
             yield Doubt(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
+from softmesh.dispatch.pairing_doubts import Pair, of_pairs
 from softmesh.dispatch.placement_doubts import PRODUCTS, of_crossed_splits, of_shared_parts
 from softmesh.dispatch.plan import (
     Adapt,
@@ -347,6 +348,7 @@ class Planner:
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
             operands = list(zip(shapes, dists, strict=True))
             special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
+            special += of_pairs(self.op.name, self._named_pairs(operands), found[0])
             is_opaque = local.rule is opaque
             plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
             yield from special or plain
@@ -356,6 +358,11 @@ class Planner:
             named = list(zip(labels, shapes, dists, strict=True))
             yield from of_crossed_splits(self.op.name, named, found[0])
             yield from of_shared_parts(self.op.name, named, out, found[0])
+
+    def _named_pairs(self, operands: Sequence[Pair]) -> dict[str, Pair]:
+        """By the labels that messages have of them."""
+        tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
+        return {self._operand_label(at) or "": pair for at, pair in zip(tensors, operands, strict=True)}
 
     def _doubts_of_angles(
         self, operands: list[tuple[tuple[int, ...], Distribution]], found: Distribution
