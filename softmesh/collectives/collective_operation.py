@@ -119,9 +119,9 @@ class CollectivePlanner(Planner):
             return of_a_broadcast(name, group.dist, group.axes)
         if name not in _JOINED:
             return ()
-        rank = len(self.tensors[0].shape)
-        dim = self.values[self.op.signature.places[_JOINED[name]]] % rank
-        return of_a_gather(name, group.dist, group.axes, dim, self.tensors[0].shape[dim])
+        shape = tuple(self.tensors[0].shape)
+        dim = self.values[self.op.signature.places[_JOINED[name]]] % len(shape)
+        return of_a_gather(name, group.dist, group.axes, dim, shape)
 
     def _wishes(self) -> tuple[Any, Any]:
         """The topology and the number of links that this call names."""

@@ -150,19 +150,22 @@ def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
             )
 
 
-def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, extent: int) -> Iterator[Doubt]:
-    """A collective that puts what devices hold side by side along `dim`, of which each has so much."""
+def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, shape: Sequence[int]) -> Iterator[Doubt]:
+    """A collective that puts what devices hold in this shape side by side along `dim`."""
     for axis in axes:
         word, devices = dist.placements[axis], dist.devices[axis]
         if devices == 1:
             continue
         if isinstance(word, Partial):
-            stacked = ", unless they are added up next" if extent == 1 else ""
-            yield Doubt(
-                f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and it puts "
-                f"them side by side{stacked}: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
-                is_certain=extent > 1,
-            )
+            # Of extent 1 they may be stacked to be combined: statistics of rows are, most often.
+            is_stacked = shape[dim] == 1
+            if not is_stacked or (word.op == "sum" and 1 not in shape[-2:]):
+                stacked = ", unless they are added up next" if is_stacked else ""
+                yield Doubt(
+                    f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and it puts "
+                    f"them side by side{stacked}: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
+                    is_certain=not is_stacked,
+                )
         elif isinstance(word, Shard) and word.dim != dim:
             yield Doubt(
                 f"{op}: dim {word.dim} was split over mesh axis {axis}, and dim {dim} is put together: what was side "

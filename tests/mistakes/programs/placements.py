@@ -132,17 +132,6 @@ def contributions_are_gathered(mesh):
     ttnn.all_gather(contributions(mesh), 1, cluster_axis=1)
 
 
-@mistake(
-    Told.STRICT,
-    "contributions to a sum (Partial(sum)), and it puts them side by side, unless they are added up next",
-    symptom="A batch of as many results as there are devices, each of them a fraction of the one.",
-    mend="all_reduce; or ttnn.sum over the dim along which they were stacked.",
-)
-def contributions_are_stacked(mesh):
-    x = ttnn.reshape(contributions(mesh), (1, 1, 128, 128))
-    ttnn.softmax(ttnn.all_gather(x, 0, cluster_axis=1), dim=-1)
-
-
 @right
 def contributions_are_stacked_and_added_up(mesh):
     """Contributions are stacked and added up, and nobody asked for strict mode"""

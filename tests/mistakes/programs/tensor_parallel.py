@@ -154,3 +154,25 @@ def a_norm_of_split_rows_with_one_weight(mesh):
 @right
 def a_norm_of_split_rows_with_a_split_weight(mesh):
     normed_by(mesh, split(mesh, None, 3, (1, 1, 1, 512)))
+
+
+# -- contributions that are put side by side -----------------------------------------------------------
+
+
+@mistake(
+    Told.STRICT,
+    "contributions to a sum (Partial(sum)), and it puts them side by side, unless they are added up next",
+    symptom="A batch of as many results as there are devices, each of them a fraction of the one.",
+    mend="all_reduce; or ttnn.sum over the dim along which they were stacked.",
+)
+def contributions_are_stacked(mesh):
+    x = ttnn.reshape(contributions(mesh), (1, 1, 128, 128))
+    ttnn.softmax(ttnn.all_gather(x, 0, cluster_axis=1), dim=-1)
+
+
+@right
+def sums_and_maxima_of_rows_are_gathered_and_combined(mesh):
+    for combine in (ttnn.sum, ttnn.max):
+        ttnn.relu(
+            combine(ttnn.all_gather(combine(split(mesh, None, 1), 1, keepdim=True), 1, cluster_axis=1), 1, keepdim=True)
+        )
