@@ -131,6 +131,19 @@ def doubt_used_before(doing: str, parameters: Mapping[str, Storage]) -> None:
         return  # one tells of all
 
 
+def doubt_unused(doing: str, parameters: Mapping[str, Storage]) -> None:
+    """Before gradients are thrown away. A step may be left out on purpose: most look at the gradients before."""
+    for name, parameter in parameters.items():
+        if parameter.gradient is not None and _noted(parameter, parameter.gradient) is None:
+            doubt(
+                f"{doing}: it throws away the gradient of {name}, which was neither synchronised nor used by a step "
+                "since backward() brought it. To accumulate gradients, call it behind each step, and not before each "
+                "backward pass.",
+                SoftmeshWarning,
+            )
+            return
+
+
 def doubt_sums_of_averages(doing: str, parameters: Mapping[str, Storage]) -> None:
     """A learning rate may have been chosen for the sum."""
     for name, parameter in parameters.items():

@@ -15,7 +15,7 @@ from softmesh.placement.placements import LOCAL, Partial
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.gradient_sums import doubt_sums_of_averages, doubt_used_before, note_used
+from softmesh.tensor.gradient_sums import doubt_sums_of_averages, doubt_unused, doubt_used_before, note_used
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.axes import axis_label
 from softmesh.train.module import Parameters, Phase, named, tell_phase, tell_ranks, zero_gradients
@@ -46,6 +46,7 @@ class Optimizer:
         return f"{type(self).__name__}(lr={self.lr:g}, {len(self.params)} parameters, {self.steps} steps done)"
 
     def zero_grad(self) -> None:
+        doubt_unused("zero_grad", {name: tensor.storage for name, tensor in self.params.items()})
         zero_gradients(self.params.values())
 
     def set_lr(self, lr: float) -> None:

@@ -364,3 +364,29 @@ def gradients_of_split_layers_are_averaged(mesh):
 @right
 def gradients_of_split_layers_are_summed(mesh):
     scale_before_split_layers(mesh, average=False)
+
+
+def of_two_micro_batches(mesh, forget):
+    w = after_backward(mesh)
+    optimizer = train.SGD([w], lr=0.1)
+    forget(optimizer)
+    ttnn.mean(ttnn.matmul(split(mesh, 0, (128, 32)), w)).backward()
+    train.sync_gradients([w], axes=[1])
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+@mistake(
+    Told.STRICT,
+    "zero_grad: it throws away the gradient of parameter 0",
+    "behind each step",
+    symptom="Accumulation has no effect: each step sees the last of its batches only.",
+    mend="optimizer.zero_grad() behind the step, outside the loop over micro-batches.",
+)
+def gradients_are_taken_away_between_micro_batches(mesh):
+    of_two_micro_batches(mesh, lambda optimizer: optimizer.zero_grad())
+
+
+@right
+def gradients_of_micro_batches_add_up(mesh):
+    of_two_micro_batches(mesh, lambda optimizer: None)
