@@ -14,6 +14,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, Shard
 
 PRODUCTS = ("matmul", "linear")
+_FEWEST_WITH_BATCH = 3  # dims of a tensor whose first one is that of samples
 _INNER = (-1, -2)  # the dim of each factor over which a product adds up
 
 
@@ -48,9 +49,14 @@ def of_crossed_splits(
 def of_shared_parts(
     op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], out: Sequence[int], made: Distribution
 ) -> Iterator[str]:
-    """An operand that all devices share, and that has as many elements along a split dim as one device has of it."""
+    """An operand that all devices share, and that has as many elements along a split dim as one device has of it.
+
+    Along a batch it is most often one mask, table or token that was repeated for each sample.
+    """
     for axis, word in enumerate(made.placements):
         if not isinstance(word, Shard) or made.devices[axis] == 1 or out[word.dim] == 1:
+            continue
+        if word.dim == 0 and len(out) >= _FEWEST_WITH_BATCH:
             continue
         for at, (name, shape, dist) in enumerate(operands):
             dim = word.dim + len(shape) - len(out)

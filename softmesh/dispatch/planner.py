@@ -345,17 +345,17 @@ class Planner:
     ) -> Iterable[str]:
         """Splits under which the op computes something, and probably not what was meant."""
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
+        operands = list(zip(shapes, dists, strict=True))
+        named = [(name, *pair) for name, pair in self._named_pairs(operands).items()]
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
-            operands = list(zip(shapes, dists, strict=True))
             special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
             special += of_pairs(self.op.name, self._named_pairs(operands), found[0])
+            if self.op.name == "concat":
+                special += of_shared_parts(self.op.name, named, out, found[0])
             is_opaque = local.rule is opaque
             plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
             yield from special or plain
         elif len(dists) > 1:
-            tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
-            labels = [self._operand_label(at) or "" for at in tensors]
-            named = list(zip(labels, shapes, dists, strict=True))
             yield from of_crossed_splits(self.op.name, named, found[0])
             yield from of_shared_parts(self.op.name, named, out, found[0])
 

@@ -135,6 +135,24 @@ def queries_in_parts_meet_their_keys(mesh):
     ttnn.matmul(split(mesh, None, 2, (1, 8, 128, 64)), split(mesh, shape=(1, 8, 64, 128)))
 
 
+@mistake(
+    Told.STRICT,
+    "concat: dim 1 is split over mesh axis 1, and tensors[1] [1, 2, 32, 64] is the same on all 4 devices",
+    symptom="All heads attend to the new keys of the first ones.",
+    mend="Split the weights of the new keys by heads, as those of the cache.",
+)
+def new_keys_of_the_first_heads_are_appended_to_all(mesh):
+    ttnn.concat([split(mesh, None, 1, (1, 8, 32, 64)), split(mesh, shape=(1, 2, 32, 64))], 2)
+
+
+@right
+def tokens_and_positions_that_are_repeated_for_each_sample(mesh):
+    patches = split(mesh, None, 0, (8, 32, 64))
+    tokens = ttnn.concat([split(mesh, shape=(2, 32, 64)), patches], 1)
+    ttnn.add(tokens, split(mesh, shape=(2, 64, 64)))
+    ttnn.concat([split(mesh, None, 1, (1, 8, 32, 64)), split(mesh, None, 1, (1, 8, 32, 64))], 2)
+
+
 def normed_by(mesh, weight):
     x = split(mesh, None, 3, (1, 1, 32, 512))
     stats = ttnn.all_gather(ttnn.rms_norm_pre_all_gather(x), 3, cluster_axis=1)
