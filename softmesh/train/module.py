@@ -140,7 +140,8 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
         name, tensor = item if isinstance(item, tuple) else (f"parameter {i}", item)
         if not isinstance(tensor, Tensor):
             raise MeshError(f"{name}: a parameter is a ttnn.Tensor, got {type(tensor).__name__}.")
-        found[name] = tensor
+        if found.setdefault(name, tensor).storage is not tensor.storage:
+            raise MeshError(f"{name}: two parameters have this name, and one would be left out. Give it a prefix.")
     return found
 
 

@@ -10,7 +10,7 @@ import torch
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
 from softmesh.autograd.process_gradients import apart_among
 from softmesh.callsite import user_call_site
-from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning
+from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
@@ -24,6 +24,20 @@ GradientOf = Callable[[str, Tensor], torch.Tensor | None]
 STEP_TAKERS: list[Callable[[Optimizer, GradientOf], None]] = []  # the last one changes the parameters
 
 
+def _warn_if_named_twice(params: dict[str, Tensor]) -> None:
+    """A parameter that two layers share takes one step, as it has one gradient."""
+    names: dict[int, str] = {}
+    for name, tensor in params.items():
+        first = names.setdefault(id(tensor.storage), name)
+        if first != name:
+            warn_or_raise(
+                f"{first} and {name} are the same parameter: each step would change it twice by one gradient. Give the "
+                "optimizer each parameter once.",
+                SoftmeshWarning,
+                MeshError,
+            )
+
+
 class Optimizer:
     """Keeps its state by parameter name; `lr` may be set between steps."""
 
@@ -34,6 +48,7 @@ class Optimizer:
         self.params = named(params)
         if not self.params:
             raise MeshError("An optimizer needs parameters: mark tensors with requires_grad_().")
+        _warn_if_named_twice(self.params)
         if lr < 0:
             raise ArgumentValueError(f"lr must not be negative, got {lr}.")
         self.lr = lr

@@ -390,3 +390,36 @@ def gradients_are_taken_away_between_micro_batches(mesh):
 @right
 def gradients_of_micro_batches_add_up(mesh):
     of_two_micro_batches(mesh, lambda optimizer: None)
+
+
+@mistake(
+    Told.WARNING,
+    "parameter 0 and parameter 1 are the same parameter",
+    symptom="A weight that two layers share learns twice as fast as the others.",
+    mend="Give the optimizer each parameter once.",
+)
+def a_shared_parameter_is_given_twice(mesh):
+    w = after_backward(mesh)
+    train.SGD([w, w], lr=0.1)
+
+
+@right
+def parameters_of_equal_values_are_given(mesh):
+    first, second = after_backward(mesh), after_backward(mesh)
+    train.sync_gradients([first, second], axes=[1])
+    train.SGD([first, second], lr=0.1).step()
+
+
+@mistake(
+    Told.ERROR,
+    "weight: two parameters have this name",
+    symptom="The weights of one of two models never change.",
+    mend="A prefix before the names of each model's parameters.",
+)
+def parameters_of_two_models_have_one_name(mesh):
+    train.SGD([("weight", after_backward(mesh)), ("weight", after_backward(mesh))], lr=0.1)
+
+
+@right
+def parameters_of_two_models_have_names_of_their_own(mesh):
+    train.SGD([("first.weight", after_backward(mesh)), ("second.weight", after_backward(mesh))], lr=0.1)
