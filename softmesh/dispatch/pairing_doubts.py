@@ -23,6 +23,7 @@ _CACHES = {  # the dim of heads of what is written to them
     **dict.fromkeys(("update_cache", "kv_cache.update_cache_for_token_"), 1),
     **dict.fromkeys(("experimental.paged_update_cache", "experimental.paged_fused_update_cache"), None),
 }
+_ATTENTION = "scaled_dot_product_attention"
 _HEADS, _SEQUENCE = 1, 2  # dims of a cache
 
 
@@ -33,8 +34,10 @@ def of_pairs(op: str, operands: Mapping[str, Pair], made: Distribution) -> Itera
         yield from _of_targets(_LOSSES[op], pairs[0], pairs[1])
     elif op in _CACHES and len(pairs) > 1:
         yield from _of_a_cache(op, pairs, made)
-    elif "attn_mask" in operands:
-        yield from _of_a_mask(op, pairs[0], operands["attn_mask"])
+    elif _ATTENTION in op and len(pairs) > 1:
+        yield from _of_heads(op, pairs[0], pairs[1], made)
+        if "attn_mask" in operands:
+            yield from _of_a_mask(op, pairs[0], operands["attn_mask"])
 
 
 def _word(pair: Pair, axis: int) -> Placement | None:
@@ -85,6 +88,19 @@ def _of_a_cache(op: str, pairs: Sequence[Pair], made: Distribution) -> Iterator[
                 f"{op}: dim {cache.dim}, the heads, of the cache is split over mesh axis {axis}, and what is written "
                 f"to it {list(written)} is the same on all devices: all parts get the keys or values of the same "
                 "heads. Split the weights that make them by heads."
+            )
+
+
+def _of_heads(op: str, queries: Pair, keys: Pair, made: Distribution) -> Iterator[str]:
+    """Of a decode step, heads of queries are dim 2."""
+    dim = 2 if "decode" in op else _HEADS
+    for axis, result in enumerate(made.placements):
+        word, other = _word(queries, axis), _word(keys, axis)
+        if result is LOCAL and isinstance(word, Shard) and word.dim == dim and isinstance(other, Replicate):
+            yield (
+                f"{op}: dim {dim}, the heads, of the queries {list(queries[0])} is split over mesh axis {axis}, and "
+                f"the keys {list(keys[0])} are the same on all {made.devices[axis]} devices: every part of the queries "
+                f"begins at the first heads of the keys. Split dim {_HEADS} of keys and values over this axis, too."
             )
 
 

@@ -141,3 +141,26 @@ def a_mask_that_is_split_as_the_queries_are(mesh):
     masked(mesh, 2, 128)
     heads = split(mesh, 1, (1, 8, 128, 32))
     attend(heads, heads, heads, is_causal=False, attn_mask=split(mesh, shape=(1, 1, 128, 128)))
+
+
+# -- heads ---------------------------------------------------------------------------------------------
+
+
+@mistake(
+    Told.STRICT,
+    "scaled_dot_product_attention: dim 1, the heads, of the queries [1, 2, 128, 32] is split over mesh axis 1",
+    "begins at the first heads of the keys",
+    symptom="All queries attend to the first heads of the keys.",
+    mend="Split keys and values by heads, as the queries; repeat their heads first where there are fewer than devices.",
+)
+def queries_are_split_by_heads_and_keys_are_not(mesh):
+    keys = split(mesh, shape=(1, 2, 128, 32))
+    attend(split(mesh, 1, (1, 8, 128, 32)), keys, keys, is_causal=True)
+
+
+@right
+def one_head_of_keys_serves_all_queries(mesh):
+    keys = split(mesh, shape=(1, 1, 128, 32))
+    attend(split(mesh, 1, (1, 8, 128, 32)), keys, keys, is_causal=True)
+    keys = split(mesh, 1, (1, 4, 128, 32))
+    attend(split(mesh, 1, (1, 8, 128, 32)), keys, keys, is_causal=True)
