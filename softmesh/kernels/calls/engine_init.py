@@ -10,10 +10,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from softmesh.errors import SoftmeshWarning
 from softmesh.kernels.calls.circular_buffers import fifo_of
 from softmesh.kernels.engine.engine_setup import EngineSetup, Format, agrees
 from softmesh.kernels.engine.fifo import Fifo
 from softmesh.kernels.engine.scheduler import KernelThread, compute_kernel
+from softmesh.strictness import doubt
 
 _INITS: list[str] = []  # the names of these calls
 
@@ -229,12 +231,13 @@ def _match(setup: EngineSetup, fifos: Sequence[Fifo]) -> bool:
 
 
 def _tell_unstarted(thread: KernelThread, call: str) -> None:
-    setup = thread.registers.setup
-    setup.is_started = True  # once is enough
-    thread.complain(
-        "startup",
+    """In strict mode: where all programs have one format, they go well without."""
+    thread.registers.setup.is_started = True  # once is enough
+    doubt(
         f"{call}: unpackers and packer were not set up in this kernel, and on a chip they work with the formats of the "
-        "program before. Call compute_kernel_hw_startup(icb0, icb1, ocb) at the start of the kernel.",
+        "program before. Call compute_kernel_hw_startup(icb0, icb1, ocb) at the start of the kernel. "
+        f"[{thread.name}]",
+        SoftmeshWarning,
     )
 
 

@@ -200,7 +200,7 @@ def a_product_of_blocks_has_its_init(mesh):
 
 
 @mistake(
-    Told.WARNING,
+    Told.STRICT,
     "unpackers and packer were not set up",
     "compute_kernel_hw_startup",
     symptom="The results are those of the formats that the program before has left, or the core hangs.",
