@@ -88,13 +88,19 @@ def created(
     """What `where` made up, placed as `from_torch` places what it is given."""
     queue = chosen_queue(where, None)
     if device is not None:
-        checked_open(where, "device", device)
-        device.note_write(where, queue)
+        _note_write(where, device, queue)
     host = _host_tensor(where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0)
     result = host if device is None else put_on_mesh(host, device, host.spec)
     if observed():
         emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
+
+
+def _note_write(where: str, device: MeshDevice, queue: int) -> None:
+    """Memory that nothing is written to can be had while a trace is recorded, too."""
+    checked_open(where, "device", device)
+    if where != "empty":
+        device.note_write(where, queue)
 
 
 def created_constant(
@@ -113,8 +119,7 @@ def created_constant(
         return created(where, sample[0].expand(tuple(shape)), dtype, layout, device, memory_config, None)
     queue = chosen_queue(where, None)
     if device is not None:
-        checked_open(where, "device", device)
-        device.note_write(where, queue)
+        _note_write(where, device, queue)
     form = _checked_form(where, sample, dtype, layout, memory_config, None)
     spec = make_spec(tuple(shape), *form)
     spec.check(tries_row_major=True)

@@ -419,3 +419,23 @@ def test_collectives_are_replayed_on_what_devices_hold_then(idle_machine):
     expected = torch.cat(list(values.split(1)), dim=3).exp()
     for piece in _pieces(gathered):
         torch.testing.assert_close(piece, expected, rtol=0.02, atol=0.02)
+
+
+def test_an_input_that_the_model_frees_is_read_from_what_is_allocated_in_its_place(mesh):
+    def work(x):
+        hidden = ttnn.relu(x)
+        ttnn.deallocate(x)
+        return ttnn.neg(hidden, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+
+    def put_in_l1(seed):
+        return ttnn.to_memory_config(put(values(seed), mesh), ttnn.L1_MEMORY_CONFIG)
+
+    work(put_in_l1(1))
+    x = put_in_l1(1)
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    result, taken_back = work(x), ttnn.allocate_tensor_on_device(x.spec, mesh)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    for seed in (2, 3):
+        overwrite(taken_back, values(seed), mesh)
+        ttnn.execute_trace(mesh, trace, cq_id=0)
+        assert torch.equal(ttnn.compose(result), -values(seed).relu())

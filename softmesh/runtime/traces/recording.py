@@ -49,8 +49,10 @@ class Recording:
         self.held: list[Memory] = []  # what the steps change, where it lies: the program may drop it
         self.unwritten: list[weakref.ref[Memory]] = []  # that the steps read, and nothing was written to yet
         self.renewals: list[Callable[[], None]] = []  # of results in persistent buffers, behind each replay
+        self.taken_back: dict[int, weakref.ref[Memory]] = {}  # by slot: allocated where an input was freed
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
+        self._found: list[tuple[Span | None, Any]] = []  # by slot: where it lay, and how it was distributed
         self._made: set[int] = set()  # slots
         self._saved: dict[int, tuple[Memory, Any, Any]] = {}
 
@@ -59,6 +61,7 @@ class Recording:
         if known is None or self._memories[known]() is not memory:  # an id lives as long as its object
             known = self._slots[id(memory)] = len(self._memories)
             self._memories.append(weakref.ref(memory))
+            self._found.append((memory.span(), memory.dist))
         return known
 
     def compute(
@@ -116,8 +119,34 @@ class Recording:
         self._saved.clear()
 
     def externals(self) -> dict[int, weakref.ref[Memory]]:
-        """Memories that were there before, by slot."""
-        return {slot: ref for slot, ref in enumerate(self._memories) if slot not in self._made}
+        """Memories that were there before, by slot; and what was allocated in the place of one that was freed."""
+        found = {slot: ref for slot, ref in enumerate(self._memories) if slot not in self._made}
+        for slot, known in found.items():
+            memory = known()
+            if memory is None or memory.data is None:
+                found[slot] = self._taken_back(slot) or known
+        return found
+
+    def distribution(self, slot: int) -> Any:
+        """As the capture found it, of what was allocated anew since; None for all else."""
+        return self._found[slot][1] if slot in self.taken_back else None
+
+    def _taken_back(self, slot: int) -> weakref.ref[Memory] | None:
+        """A model frees its input, and the program allocates it anew at the same address before the capture ends.
+
+        Replays read by address: whatever is written there by then is their input.
+        """
+        span, _ = self._found[slot]
+        allocation = None if span is None or span.pool is None else span.pool.at(span.start)
+        if span is None or allocation is None or allocation.number < self.began or allocation.address != span.start:
+            return None
+        owner: Any = allocation.owner
+        is_result = any(memory() is owner for memory in self._memories)
+        if is_result or getattr(owner, "spec", None) != span.what or owner.data is None:
+            return None
+        self.taken_back[slot] = found = weakref.ref(owner)
+        self.unwritten.append(found)
+        return found
 
     def made(self) -> dict[int, weakref.ref[Memory]]:
         """Memories that the steps made and that are still there, by slot."""

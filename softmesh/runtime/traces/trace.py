@@ -119,7 +119,7 @@ class Trace:
         acts = (step for step in recording.steps if isinstance(step, Act))
         changed = {slot for act in acts for slot in act.changes}
         self._changed = [found[slot] for slot in sorted(changed & found.keys())]
-        self._placed = [_placement(ref) for ref in self._memories]
+        self._placed = [recording.distribution(slot) or _placement((found | outputs)[slot]) for slot in lines.memories]
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
@@ -250,7 +250,9 @@ class Trace:
             raise MeshError(
                 f"Trace {int(self.number)}, captured at {self.site}, reads a tensor that has been deallocated since"
                 f"{at}; on a chip its memory may hold anything by now. Keep every tensor that the captured ops read "
-                "(the Python variable too) until ttnn.release_trace."
+                "(the Python variable too) until ttnn.release_trace; or, where the model frees its input, allocate it "
+                "anew before ttnn.end_trace_capture (ttnn.allocate_tensor_on_device(spec, mesh_device)) and see that "
+                "buffer_address() is what it was."
             )
         return memory
 

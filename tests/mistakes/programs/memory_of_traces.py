@@ -261,3 +261,81 @@ def two_traces_gather_into_buffers_of_their_own(mesh):
         replay(mesh, first, second)
         read(y)
         read(z)
+
+
+# -- models that free their input --------------------------------------------------------------------
+
+
+def a_model_that_frees_its_input(x):
+    hidden = ttnn.relu(x)
+    ttnn.deallocate(x)
+    return ttnn.add(hidden, 1.0, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+
+
+def in_l1(mesh):
+    return ttnn.to_memory_config(copies(mesh), ttnn.L1_MEMORY_CONFIG)
+
+
+def captured_with_its_input(mesh, allocated):
+    """The program allocates the input anew before the capture ends, and finds it where it was."""
+    a_model_that_frees_its_input(in_l1(mesh))
+    x = in_l1(mesh)
+    spec, address = x.spec, x.buffer_address()
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    y = a_model_that_frees_its_input(x)
+    x = allocated(spec)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    assert x.buffer_address() == address
+    return trace, x, y
+
+
+@right
+def a_model_frees_its_input_and_the_memory_is_taken_back(mesh):
+    trace, x, y = captured_with_its_input(mesh, lambda spec: ttnn.allocate_tensor_on_device(spec, mesh))
+    for value in (1.0, 2.0):
+        ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.full((32, 32), value), layout=TILES), x)
+        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
+        read(y)
+    ttnn.release_trace(mesh, trace)
+
+
+@right
+def empty_memory_for_an_output_is_taken_in_a_capture(mesh):
+    x = copies(mesh)
+
+    def work():
+        return ttnn.add(x, 1.0, output_tensor=ttnn.empty((32, 32), ttnn.float32, TILES, mesh))
+
+    trace, y = captured(mesh, work)
+    replay(mesh, trace)
+    read(y)
+
+
+@mistake(
+    Told.WARNING,
+    "execute_trace: what was captured at",
+    "nothing was written to since ttnn.allocate_tensor_on_device",
+    symptom="The first result is made of what the capture has left there.",
+    mend="Write the input before the first replay.",
+)
+def the_memory_is_taken_back_and_nothing_written_there(mesh):
+    trace, x, _ = captured_with_its_input(mesh, lambda spec: ttnn.allocate_tensor_on_device(spec, mesh))
+    replay(mesh, trace)
+    ttnn.deallocate(x)
+
+
+def like_it(mesh):
+    return ttnn.allocate_tensor_on_device((1, 32), ttnn.float32, TILES, mesh, ttnn.L1_MEMORY_CONFIG)
+
+
+@mistake(
+    Told.ERROR,
+    "reads a tensor that has been deallocated since",
+    "allocate it anew before ttnn.end_trace_capture",
+    symptom="The replay takes whatever lies there now for its input.",
+    mend="Allocate a tensor like the input in its place, and compare the addresses.",
+)
+def another_tensor_takes_the_memory_of_the_input(mesh):
+    trace, x, _ = captured_with_its_input(mesh, lambda _: like_it(mesh))
+    replay(mesh, trace)
+    ttnn.deallocate(x)
