@@ -25,7 +25,7 @@ from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, to_device
+from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, tell_host_use, to_device
 from softmesh.tensor.undefined import warn_before_leaving
 
 
@@ -143,7 +143,10 @@ def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor
     dist = distribution(mesh, mesh, words, None, (size,))
     pieces = torch.stack([t.pieces()[0] for t in shards]).reshape(*dist.extents, *shards[0].shape)
     topology = TensorTopology(MeshShape([size]), [PlacementShard(0)], dist.coordinates())
-    return Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
+    result = Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
+    if observed():
+        emit("from_host_shards", shards, (result,), coords=dist.coordinates())
+    return result
 
 
 def _check_undistributed(tensor: Tensor, what: str) -> None:
@@ -177,6 +180,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
 def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     """Join a distributed tensor into one plain host tensor."""
     check_readable(tensor, "aggregate_tensor")
+    tell_host_use(tensor, "aggregate_tensor")
     warn_before_leaving(tensor, "aggregate_tensor")
     tensor = gathered_from_ranks(tensor, "aggregate_tensor")
     whole = composed(tensor, composer, "aggregate_tensor").cpu()

@@ -29,7 +29,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.older_files import is_older_file, read_older_file
 from softmesh.tensor.tensorbin.reading import read
 from softmesh.tensor.tensorbin.writing import write
-from softmesh.tensor.transfer import from_device, own_part_on_host, to_device
+from softmesh.tensor.transfer import check_readable, from_device, own_part_on_host, tell_host_use, to_device
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -117,6 +117,8 @@ def dump_tensor(
     """
     path = _checked(file_name, "dump_tensor")
     checked("dump_tensor", "mode", mode, DumpTensorMode, "a ttnn.DumpTensorMode")
+    check_readable(tensor, "dump_tensor")
+    tell_host_use(tensor, "dump_tensor")
     if mode is DumpTensorMode.LOCAL:
         host = own_part_on_host(tensor, "dump_tensor")
         write(path, host, whole(tensor.view_distribution()).mesh, tensor.own_coordinates())

@@ -9,6 +9,7 @@ from softmesh.mesh import MeshShape
 from softmesh.tensor.convert import from_storage
 from softmesh.tensor.printing import format_deallocated, format_remote, format_shards
 from softmesh.tensor.tensor import StorageType, Tensor, tensor_method
+from softmesh.tensor.transfer import tell_host_use
 from softmesh.tensor.undefined import warn_before_leaving
 
 
@@ -19,6 +20,9 @@ def describe(self: Tensor) -> str:
     device = self.device()
     if device is not None and device.is_remote_only():
         return format_remote(self.shape, self.dtype, self.layout)
+    if device is not None:
+        device.note_read("print", None, blocking=True)
+    tell_host_use(self, "print")
     warn_before_leaving(self, "print")
     pieces = from_storage(self.pieces().detach().cpu(), self.dtype)
     headers: list[str | None] = [None] * len(pieces)

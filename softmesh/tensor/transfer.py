@@ -152,6 +152,7 @@ def compose(tensor: Tensor) -> torch.Tensor:
     that takes a collective.
     """
     check_readable(tensor, "compose")
+    tell_host_use(tensor, "compose")
     _reading(tensor, "compose", None)
     warn_before_leaving(tensor, "compose")
     tensor = gathered_from_ranks(tensor, "compose")
@@ -220,6 +221,12 @@ def check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
     checked(where, name, tensor, Tensor, A_TENSOR).check_readable(where)
     if tensor.storage.notes is not None:
         warn_if_overwritten(tensor, where)
+
+
+def tell_host_use(tensor: Tensor, doing: str) -> None:
+    """The host looks at values of its own, which a read that does not block may still be bringing."""
+    if tensor.storage.device is None and observed():
+        emit(doing, (tensor,), (), coords=tensor.view_distribution().coordinates())
 
 
 @reject_unknown_keywords

@@ -243,6 +243,7 @@ def test_a_buffer_of_another_mesh_is_refused(mesh, buffer, device):
 
 
 def test_nothing_is_written_where_one_of_several_shards_cannot_be(mesh, buffer):
+    EnqueueWriteMeshBuffer(mesh.mesh_command_queue(), buffer, bytes(64), False)
     good = ShardDataTransfer(MeshCoordinate(0, 0)).host_data(bytes([9] * 64))
     bad = ShardDataTransfer(MeshCoordinate(5, 5)).host_data(bytes([9] * 64))
     with pytest.raises(RuntimeError, match="lies outside the mesh"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.callsite import raw_call_site, resolved
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -30,6 +30,7 @@ from softmesh.runtime.buffers.buffer_config import (
 from softmesh.runtime.buffers.mesh_memory import MeshMemory, Window, memory_at
 from softmesh.runtime.buffers.paged_memory import PageLayout, allocator_for, local_layout
 from softmesh.runtime.buffers.sharded_layout import ShardedLayout, sharded_layout
+from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -242,6 +243,22 @@ class MeshBuffer:
                 f"{mesh.shape}: create buffers after reshaping."
             )
         return mesh
+
+    def warn_if_unwritten(self, doing: str) -> None:
+        """Where nobody has written to any of it, on any device."""
+        base = self.memory.base if isinstance(self.memory, Window) else self.memory
+        if not isinstance(base, MeshMemory) or not (base.was_allocated and base.is_untouched):
+            return
+        mesh = self.device()
+        held = mesh.memory.at(base.buffer_type, base.address) if mesh.block is None else None
+        if held is not None and held.owner is base:
+            warn_or_raise(
+                f"{doing}: {self!r} is memory that nothing was written to since MeshBuffer.create ({held.site}). On "
+                "silicon this reads what the memory held before; here it is 0. Write to it first "
+                "(EnqueueWriteMeshBuffer), or let a workload fill it.",
+                SoftmeshWarning,
+                MeshError,
+            )
 
     def device(self) -> MeshDevice:
         mesh = self._mesh()

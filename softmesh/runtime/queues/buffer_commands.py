@@ -213,6 +213,7 @@ class BufferCommands(QueueBase):
                     f"Non-Blocking reads are not supported through {where}: use enqueue_read_shards, or blocking=True."
                 )
             host = room_for(where, "dst", dst, buffer.size())
+            buffer.warn_if_unwritten(where)
             if not mesh.is_remote_only() and buffer.size():
                 read_everywhere(buffer, host)
             self._done(where, True, reads=(Access(buffer.memory),))
@@ -225,7 +226,9 @@ class BufferCommands(QueueBase):
         where = "enqueue_read_shards"
         with self._lock:
             self._for_read(where, buffer)
-            for one, pages in self._transfers(where, buffer, shard_data_transfers):
+            transfers = self._transfers(where, buffer, shard_data_transfers)
+            buffer.warn_if_unwritten(where)
+            for one, pages in transfers:
                 size = byte_count(buffer, pages)
                 host = room_for(where, "host_data", one.host_data(), size)
                 if self._is_local(one.shard_coord()) and size:
@@ -252,6 +255,7 @@ class BufferCommands(QueueBase):
             chosen = mesh_coordinates(tuple(mesh.shape)) if shards is None else shards
             coords = checked_all(where, "shards", chosen, (MeshCoordinate,), "ttnn.MeshCoordinates")
             own = [coord for coord in coords if self._is_local(coord)]
+            buffer.warn_if_unwritten(where)
             if own:
                 host_buffer.fill(own, read_devices(buffer, own))
             self._done(where, blocking, reads=(Access(buffer.memory),), coords=coords)

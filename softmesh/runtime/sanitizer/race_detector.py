@@ -163,8 +163,9 @@ class Sanitizer:
     def _by_the_host(self, command: Command) -> None:
         for channel in command.receives:
             self._messages.receive_all(channel, self._host)
-        if command.name == "get_device_tensors":
-            self._on_host.share(command.inputs[0].storage, [t.storage for t in command.outputs])
+        if command.name in _HANDS_ON:
+            for tensor in command.inputs:
+                self._on_host.share(tensor.storage, [made.storage for made in command.outputs])
         else:
             self._look_at(command)
 
@@ -223,6 +224,7 @@ class Sanitizer:
         """It touches no memory, and nobody waits."""
 
 
+_HANDS_ON = frozenset({"get_device_tensors", "from_host_shards"})  # the host looks at no value
 _ACTS: dict[str, Callable[[Sanitizer, Command, MeshDevice], None]] = {
     "enqueue_record_event": Sanitizer._record,
     "enqueue_record_event_to_host": Sanitizer._record,

@@ -150,4 +150,5 @@ class Recording:
 
     def made(self) -> dict[int, weakref.ref[Memory]]:
         """Memories that the steps made and that are still there, by slot."""
-        return {slot: ref for slot, ref in enumerate(self._memories) if slot in self._made and ref() is not None}
+        found = {slot: ref for slot, ref in enumerate(self._memories) if slot in self._made}
+        return {slot: ref for slot, ref in found.items() if (memory := ref()) is not None and memory.data is not None}

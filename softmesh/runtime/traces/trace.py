@@ -199,7 +199,7 @@ class Trace:
             values = self._replay(*memories)
         for ref, value, placed in zip(self._outputs, values, self._output_placed, strict=True):
             output = ref()
-            if output is not None:
+            if output is not None and output.data is not None:  # it was not deallocated since
                 output.data, output.dist = value, placed
                 output.tell_sharers()
 
@@ -230,9 +230,11 @@ class Trace:
             else:
                 for slot, made in zip(step.writes, step.again(lookup), strict=True):
                     held = self._slots[slot]() if slot in self._slots else None
-                    if held is not None:
-                        held.data, held.dist = made.data, made.dist
-                    memories[slot] = made if held is None else held
+                    if held is None or held.data is None:
+                        memories[slot] = made
+                        continue
+                    held.data, held.dist = made.data, made.dist
+                    memories[slot] = held
 
     def _act_as_captured(self, step: Step) -> None:
         if isinstance(step, Compute) or step.reads:

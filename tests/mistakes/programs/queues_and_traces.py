@@ -149,6 +149,48 @@ def the_host_waits_for_the_wrong_queue():
     ttnn.to_torch(ttnn.get_device_tensors(arriving)[0])
 
 
+@mistake(
+    Told.SANITIZER,
+    "the host uses what queue 0 may still be writing",
+    "the host uses it: print",
+    symptom="What is printed is not what the tensor holds a moment later.",
+    mend="Wait for the read before its result is printed.",
+)
+def a_read_that_does_not_block_is_printed(mesh):
+    str(ttnn.relu(copies(mesh)).cpu(blocking=False))
+
+
+@mistake(
+    Told.SANITIZER,
+    "the host uses what queue 0 may still be writing",
+    "the host uses it: dump_tensor",
+    symptom="The file holds zeros, or half of the tensor.",
+    mend="Wait for the read before its result goes to a file.",
+)
+def a_read_that_does_not_block_is_saved(mesh, folder):
+    ttnn.dump_tensor(folder / "late.tensorbin", ttnn.relu(copies(mesh)).cpu(blocking=False))
+
+
+@mistake(
+    Told.SANITIZER,
+    "the host uses what queue 0 may still be writing",
+    symptom="Shards are put together before they are there.",
+    mend="Wait for the read before its shards are used.",
+)
+def shards_of_a_read_that_does_not_block_are_put_together(mesh):
+    shards = ttnn.get_device_tensors(ttnn.relu(copies(mesh)).cpu(blocking=False))
+    ttnn.to_torch(ttnn.from_host_shards(shards, mesh.shape), mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+
+
+@right
+def shards_are_put_together_and_used_when_the_read_is_over(mesh, folder):
+    arriving = ttnn.relu(copies(mesh)).cpu(blocking=False)
+    whole = ttnn.from_host_shards(ttnn.get_device_tensors(arriving), mesh.shape)
+    ttnn.synchronize_device(mesh)
+    str(whole)
+    ttnn.dump_tensor(folder / "whole.tensorbin", arriving)
+
+
 @right
 def a_read_that_does_not_block_is_waited_for(mesh):
     arriving = ttnn.relu(copies(mesh)).cpu(blocking=False)

@@ -65,6 +65,57 @@ def a_tensor_is_read_while_a_trace_is_recorded(mesh):
 
 @mistake(
     Told.ERROR,
+    "Reads are not supported during trace capture. print was called on queue 0",
+    symptom=REPLAYED,
+    mend="Print it after the trace has run.",
+)
+def a_tensor_is_printed_while_a_trace_is_recorded(mesh):
+    x = put(mesh)
+    ttnn.relu(x)
+    ttnn.begin_trace_capture(mesh, cq_id=0)
+    str(ttnn.relu(x))
+
+
+@mistake(
+    Told.ERROR,
+    "Tensor is not allocated: get_device_tensors needs its values, and it was deallocated at",
+    symptom="Values of whatever the trace has put there since.",
+    mend="Free no tensor in a capture that is read behind a replay.",
+)
+def what_a_capture_has_freed_is_read(mesh):
+    x, kept = put(mesh), []
+
+    def work():
+        kept.append(ttnn.relu(x))
+        result = ttnn.add(kept[-1], 1.0)
+        ttnn.deallocate(kept[-1])
+        return result
+
+    work()
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    result = work()
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+    ttnn.execute_trace(mesh, number, cq_id=0, blocking=True)
+    ttnn.to_torch(ttnn.get_device_tensors(kept[-1])[0])
+    ttnn.deallocate(result)
+
+
+@mistake(
+    Told.ERROR,
+    "Tensor is not allocated: get_device_tensors needs its values, and it was deallocated at",
+    symptom="Works until something else is given that memory.",
+    mend="Free the output of a trace when it is replayed no more.",
+)
+def the_output_of_a_trace_is_freed_and_read_behind_a_replay(mesh):
+    x = put(mesh)
+    number, y = captured(mesh, x)
+    ttnn.deallocate(y)
+    ttnn.execute_trace(mesh, number, cq_id=0, blocking=True)
+    ttnn.to_torch(ttnn.get_device_tensors(y)[0])
+
+
+@mistake(
+    Told.ERROR,
     "runs here for the first time with these shapes, dtypes and arguments",
     symptom="Kernels are uploaded in the middle of the capture: it fails, or the replay runs half of them.",
     mend="Run the same calls once before the capture.",
