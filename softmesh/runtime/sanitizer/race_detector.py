@@ -87,7 +87,9 @@ class Sanitizer:
             if self._on_host.filling or command.receives:
                 self._by_the_host(command)
             return
-        if command.queue not in device.captures.recordings:
+        if command.queue in device.captures.recordings:
+            self._skew.record(command, device)
+        else:
             self._skew.note(command, device)
             self._overlapping.note(command, device)
         if command.name in _ACTS:
