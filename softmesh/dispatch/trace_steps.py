@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import ref
 
 import torch
 
 from softmesh.dispatch.plan import Adapt, Plan
 from softmesh.errors import MeshError
 from softmesh.placement.tensor_topology import TensorTopology
+from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Again, Constant, Lookup, Memory, Read, Source, View
 from softmesh.runtime.traces.trace import WRITES
@@ -44,6 +46,22 @@ class _Place:
         return Tensor.make(storage, self.spec, self.topology, self.where)
 
 
+@dataclass(frozen=True)
+class _Semaphore:
+    """One that a recorded call counts on: a trace knows its address and does not keep it."""
+
+    found: ref[GlobalSemaphore]
+
+    def held(self) -> GlobalSemaphore:
+        semaphore = self.found()
+        if semaphore is None:
+            raise MeshError(
+                "A trace counts on a semaphore that is gone: keep what ttnn.create_global_semaphore(...) returned "
+                "until ttnn.release_trace."
+            )
+        return semaphore
+
+
 def planned_anew(recording: Recording, values: Sequence[Any], run: Callable[[list[Any]], Sequence[Memory]]) -> Again:
     """`run` takes the bound arguments of a call; here they come from the memories that a trace knows by slot."""
 
@@ -51,11 +69,16 @@ def planned_anew(recording: Recording, values: Sequence[Any], run: Callable[[lis
         if isinstance(value, Tensor):
             slot = recording.slot(value.storage)
             return _Place(slot, value.spec, value.topology_label, value.shard_positions)
+        if isinstance(value, GlobalSemaphore):
+            recording.counts_on(value.span())
+            return _Semaphore(ref(value))
         return type(value)(map(place, value)) if type(value) in (list, tuple) else value
 
     def tensors(value: Any, lookup: Lookup) -> Any:
         if isinstance(value, _Place):
             return value.tensor(lookup)
+        if isinstance(value, _Semaphore):
+            return value.held()
         return type(value)(tensors(one, lookup) for one in value) if type(value) in (list, tuple) else value
 
     places = [place(value) for value in values]

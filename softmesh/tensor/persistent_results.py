@@ -6,7 +6,7 @@ the same buffer overwrites that tensor too, and whoever still holds it reads the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
@@ -22,6 +22,7 @@ class Result(NamedTuple):
     tensor: ref[Tensor]
     op: str
     site: RawSite
+    call: object  # one for the result and its shards
 
 
 class Overwritten(NamedTuple):
@@ -33,10 +34,11 @@ class Overwritten(NamedTuple):
 class Results:
     """Of one buffer: the latest result in it, and earlier ones that somebody still holds."""
 
-    __slots__ = ("__weakref__", "latest", "stale")
+    __slots__ = ("__weakref__", "latest", "shards", "stale")
 
     def __init__(self) -> None:
         self.latest: Result | None = None
+        self.shards: list[Result] = []  # of the latest: tensors of one device's part
         self.stale: list[Overwritten] = []
 
     @property
@@ -47,19 +49,27 @@ class Results:
         self.latest = self.result(tensor, op)
 
     def overwrite(self, op: str) -> None:
-        if self.latest is not None and self.latest.tensor() is not None:
-            self.stale.append(Overwritten(self.latest, op, raw_call_site()))
-        self.latest = None
+        held = [one for one in (self.latest, *self.shards) if one is not None and one.tensor() is not None]
+        if held:
+            site = raw_call_site()
+            self.stale += [Overwritten(one, op, site) for one in held]
+        self.latest, self.shards = None, []
 
     def renew(self, result: Result) -> None:
         """A replay has written it again."""
         if self.latest is not None and self.latest is not result:
             self.overwrite("a replay of a trace")
-        self.stale = [one for one in self.stale if one.result is not result]
+        self.stale = [one for one in self.stale if one.result.call is not result.call]
         self.latest = result
 
     def result(self, tensor: Tensor, op: str) -> Result:
-        return Result(ref(tensor, self._forgetter()), op, raw_call_site())
+        return Result(ref(tensor, self._forgetter()), op, raw_call_site(), object())
+
+    def note_shards(self, shards: Sequence[Tensor]) -> None:
+        """They show what the latest result does, for as long as it does."""
+        if self.latest is not None:
+            self.shards = [one for one in self.shards if one.tensor() is not None]
+            self.shards += [self.latest._replace(tensor=ref(shard, self._forgetter())) for shard in shards]
 
     def _forgetter(self) -> Callable[[ref[Tensor]], None]:
         mine = ref(self)
@@ -93,6 +103,13 @@ def _results_in(buffer: Tensor) -> Results:
     results = storage.notes if isinstance(storage.notes, Results) else Results()
     storage.notes = results
     return results
+
+
+def note_shards(tensor: Tensor, shards: Sequence[Tensor]) -> None:
+    """Of the latest result in a persistent buffer."""
+    results = tensor.storage.notes
+    if isinstance(results, Results) and results.latest is not None and results.latest.tensor() is tensor:
+        results.note_shards(shards)
 
 
 def note_overwritten(buffer: Tensor, op: str) -> None:

@@ -6,6 +6,7 @@ Both are a mesh buffer with one page in the L1 of each of these cores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from weakref import ref
 
 import torch
 
@@ -25,6 +26,7 @@ from softmesh.runtime.buffers.buffer_config import (
 )
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
 from softmesh.runtime.device import MeshDevice, checked_open
+from softmesh.runtime.memory.allocations import Span
 
 A_RANGE_SET = "a ttnn.CoreRangeSet such as ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (7, 7))])"
 
@@ -81,6 +83,13 @@ class GlobalSemaphore:
 
     def address(self) -> int:
         return self.buffer.address()
+
+    def span(self) -> Span | None:
+        """Where it lies, as traces note that count on it; None once its memory was given back."""
+        memory, device = self.buffer.memory, self.device()
+        pool = device.memory.pools[memory.buffer_type]
+        end, number = pool.extent(memory.address)
+        return Span(pool, memory.address, end, number, memory.layout, ref(self)) if number else None
 
     def reset_semaphore_value(self, reset_value: int) -> None:
         self._set(_checked_count("reset_value", reset_value))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import ref
 
 from softmesh.callsite import CallSite, user_call_site
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.runtime.memory.pool import next_number
+from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
     from softmesh.runtime.memory.allocations import Allocation
@@ -46,6 +48,9 @@ class OverwrittenMemory:
 
     def _look(self, trace: Trace, captures: Captures) -> None:
         for allocation in trace.written.overwritten_since(self._seen):
+            if trace.written.counts_in(allocation):
+                _warn_of_lost_semaphore(trace, allocation)
+                continue
             owner = allocation.owner
             if isinstance(owner, Loser) and allocation.number not in captures.corruptible:
                 self._losers.append(ref(owner))
@@ -57,3 +62,14 @@ class OverwrittenMemory:
             if (memory := loser()) is not None:
                 memory.lose_values(trace.site, site)
                 captures.has_overwritten = True
+
+
+def _warn_of_lost_semaphore(trace: Trace, allocation: Allocation) -> None:
+    warn_or_raise(
+        f"execute_trace: what was captured at {trace.site} counts on a semaphore that is gone, and its memory is that "
+        f"of {allocation.label} now, allocated at {allocation.site}. On silicon each damages the other: the op waits "
+        "for ever, or does not wait at all. Keep what ttnn.create_global_semaphore(...) returned until "
+        "ttnn.release_trace.",
+        SoftmeshWarning,
+        MeshError,
+    )

@@ -46,6 +46,7 @@ class Recording:
         self.launches = 0
         self.began = next_number()  # what is allocated from here on has a higher number
         self.spans: list[Span | None] = []  # the memory of all that the steps write
+        self.counters: list[Span] = []  # semaphores that the steps count on
         self.held: list[Memory] = []  # what the steps change, where it lies: the program may drop it
         self.unwritten: list[weakref.ref[Memory]] = []  # that the steps read, and nothing was written to yet
         self.renewals: list[Callable[[], None]] = []  # of results in persistent buffers, behind each replay
@@ -105,6 +106,10 @@ class Recording:
         by_address = not reads and not changes
         self.steps.append(Act(call, tuple(reads), changes, by_address, again, name, is_torch))
         self.launches += 1
+
+    def counts_on(self, semaphore: Span | None) -> None:
+        if semaphore is not None and semaphore not in self.counters:
+            self.counters.append(semaphore)
 
     def save_before_write(self, memory: Memory) -> None:
         """Before a call writes to memory that was there already: let it write to a copy."""

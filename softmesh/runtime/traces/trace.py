@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,18 +31,29 @@ if TYPE_CHECKING:
 
 
 class WrittenMemory:
-    """`numbers` are those of the allocations that the trace itself writes to."""
+    """`numbers` are those of the allocations that the trace itself writes to; among them semaphores, its `counters`."""
 
-    def __init__(self, spans: Iterable[Span | None]) -> None:
+    def __init__(self, results: Iterable[Span | None], counters: Sequence[Span]) -> None:
         self.numbers: set[int] = set()
         self._owners: list[weakref.ref[Any]] = []
         extents: dict[Pool, list[tuple[int, int]]] = {}
-        for span in spans:
+        self._counters = counters
+        for span in (*results, *counters):
             if span is not None and span.pool is not None:
                 self.numbers.add(span.number)
                 self._owners.append(span.owner)
                 extents.setdefault(span.pool, []).append((span.start, span.end))
         self._extents = {pool: _merged(found) for pool, found in extents.items()}
+
+    def counts_in(self, allocation: Allocation) -> bool:
+        """Whether it was given the memory of a semaphore."""
+        return any(
+            one.pool is not None
+            and one.pool.region.buffer_type is allocation.buffer_type
+            and allocation.address < one.end
+            and one.start < allocation.end
+            for one in self._counters
+        )
 
     def overwritten_since(self, number: int) -> list[Allocation]:
         """What others allocated after the allocation of this number, and a replay writes to."""
@@ -105,7 +116,7 @@ class Trace:
         self.size = recording.launches * BYTES_PER_LAUNCH
         self.manager = manager
         self.began, self.ended = recording.began, next_number()
-        self.written = WrittenMemory(recording.spans)
+        self.written = WrittenMemory(recording.spans, recording.counters)
         self._overwritten = OverwrittenMemory(self.began)
         self.room: tuple[Any, int] | None = None  # the pool and the address that it takes
         outputs, found = recording.made(), recording.externals()

@@ -23,6 +23,7 @@ def read(tensor):
 
 def captured(mesh, work):
     work()
+    ttnn.synchronize_device(mesh)
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
     result = work()
     ttnn.end_trace_capture(mesh, trace, cq_id=0)
@@ -339,3 +340,43 @@ def another_tensor_takes_the_memory_of_the_input(mesh):
     trace, x, _ = captured_with_its_input(mesh, lambda _: like_it(mesh))
     replay(mesh, trace)
     ttnn.deallocate(x)
+
+
+# -- semaphores that nobody keeps --------------------------------------------------------------------
+
+
+def captured_with_semaphores_of_its_own(mesh):
+    """The trace and its result; what it counts on goes with this function."""
+    ((trace, result),) = gathers(mesh, [buffer(mesh)])
+    return trace, result
+
+
+@mistake(
+    Told.WARNING,
+    "execute_trace: what was captured at",
+    "counts on a semaphore that is gone",
+    symptom="The replay hangs, or a tensor in L1 changes by small numbers.",
+    mend="Keep the semaphores of a trace until it is released.",
+)
+def semaphores_of_a_trace_are_dropped(mesh):
+    x = copies(mesh)
+    trace, _ = captured_with_semaphores_of_its_own(mesh)
+    in_their_place = ttnn.to_memory_config(x, ttnn.L1_MEMORY_CONFIG)
+    replay(mesh, trace)
+    ttnn.deallocate(in_their_place)
+
+
+@right
+def semaphores_of_a_trace_are_kept(mesh):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    x = ttnn.from_torch(torch.ones(32, 128), layout=TILES, device=mesh, mesh_mapper=mapper)
+    two = [ttnn.create_global_semaphore(mesh, CORES, 0) for _ in range(2)]
+    out, gather = buffer(mesh), ttnn.experimental.all_gather_async
+    trace, y = captured(
+        mesh,
+        lambda: gather(x, persistent_output_buffer=out, dim=1, multi_device_global_semaphore=two, cluster_axis=1),
+    )
+    in_l1 = ttnn.to_memory_config(copies(mesh), ttnn.L1_MEMORY_CONFIG)
+    replay(mesh, trace)
+    read(y)
+    read(in_l1)

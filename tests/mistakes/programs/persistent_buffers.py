@@ -73,6 +73,19 @@ def a_result_is_read_after_its_buffer_was_used_again(mesh):
 
 @mistake(
     Told.WARNING,
+    "to_torch: the tensor (128, 128) is the result of experimental.all_gather_async",
+    symptom="Shards that were taken earlier show the values of the second call.",
+    mend="Read the shards of a result before its buffer is used again.",
+)
+def shards_of_a_result_are_read_after_its_buffer_was_used_again(mesh):
+    counting, out = semaphores(mesh, 4), buffer(mesh)
+    shards = ttnn.get_device_tensors(gathered(split(mesh), counting[:2], out))
+    gathered(split(mesh, 3.0), counting[2:], out)
+    ttnn.to_torch(shards[0])
+
+
+@mistake(
+    Told.WARNING,
     "which copy_host_to_device_tensor",
     "has overwritten since",
     symptom="The op works with what the host wrote, not with the gathered tensor.",
