@@ -50,6 +50,7 @@ from softmesh.strictness import doubt, warn, warn_or_raise
 from softmesh.tensor.persistent_results import handed_out, note_overwritten, recorded_out, warn_if_overwritten
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import is_unwritten
 
 if TYPE_CHECKING:
     from softmesh.dispatch.call_form import CallForm
@@ -366,6 +367,7 @@ class Operation(EntryPoint):
                 return self._run_in_place(plan, targets, values)
             return stored(plan, plan.run(values), tensors[0], targets)
 
+        recording.first_written += [ref(written.storage) for written in targets if is_unwritten(written)]
         for written in targets:
             for memory in written.storage.sharers():
                 recording.save_before_write(memory)

@@ -24,7 +24,14 @@ from softmesh.runtime.memory.allocations import Claim, PerCoreClaim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners, without_view_base
 from softmesh.tensor.footprint import Room, footprint, pool_for
-from softmesh.tensor.undefined import Overwriting, Undefined, devices_of, warn_of_overwritten, warn_of_unwritten
+from softmesh.tensor.undefined import (
+    Overwriting,
+    Undefined,
+    devices_of,
+    warn_of_overwritten,
+    warn_of_unreplayed,
+    warn_of_unwritten,
+)
 
 if TYPE_CHECKING:
     from softmesh.cores import CoreCoord
@@ -255,6 +262,9 @@ class Storage:
 
     def warn_if_unwritten(self, doing: str) -> None:
         warn_of_unwritten(self.undefined, doing)
+
+    def warn_if_unreplayed(self, doing: str) -> None:
+        warn_of_unreplayed(self.undefined, doing)
 
     def warn_if_overwritten(self, doing: str) -> None:
         warn_of_overwritten(self.undefined, doing)

@@ -151,13 +151,7 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
         warn_of_overwritten(undefined, f"{doing}: the tensor {tuple(tensor.shape)} is made of")
         return
     if undefined.is_unreplayed:
-        warn_or_raise(
-            f"{doing}: the tensor {tuple(tensor.shape)} is made by a trace that has not run yet, captured at "
-            f"{undefined.site}. A capture records calls and runs none of them: on silicon this reads what the memory "
-            "held before; here it is what the calls gave. Call ttnn.execute_trace first.",
-            SoftmeshWarning,
-            MeshError,
-        )
+        warn_of_unreplayed(undefined, f"{doing}: the tensor {tuple(tensor.shape)} is made")
         return
     warn_or_raise(
         f"{doing}: the tensor {tuple(tensor.shape)} holds undefined values on {named}{more}: {what} never written "
@@ -182,6 +176,23 @@ def warn_of_unwritten(undefined: Undefined | None, doing: str) -> None:
             f"{doing} memory that nothing was written to since ttnn.{undefined.op} ({undefined.site}). On silicon this "
             "reads what the memory held before; here it is 0. Write to it first (ttnn.copy_host_to_device_tensor, or "
             "as an op's output tensor), or make it with ttnn.zeros.",
+            SoftmeshWarning,
+            MeshError,
+        )
+
+
+def is_unwritten(tensor: Tensor) -> bool:
+    """Whether it is memory and nothing more."""
+    undefined = tensor.storage.undefined
+    return undefined is not None and undefined.is_unwritten
+
+
+def warn_of_unreplayed(undefined: Undefined | None, doing: str) -> None:
+    if undefined is not None and undefined.is_unreplayed:
+        warn_or_raise(
+            f"{doing} by a trace that has not run yet, captured at {undefined.site}. A capture records calls and runs "
+            "none of them: on silicon this reads what the memory held before; here it is what the calls gave. Call "
+            "ttnn.execute_trace first.",
             SoftmeshWarning,
             MeshError,
         )

@@ -49,6 +49,7 @@ class Recording:
         self.counters: list[Span] = []  # semaphores that the steps count on
         self.held: list[Memory] = []  # what the steps change, where it lies: the program may drop it
         self.unwritten: list[weakref.ref[Memory]] = []  # that the steps read, and nothing was written to yet
+        self.first_written: list[weakref.ref[Memory]] = []  # that nothing was written to before
         self.renewals: list[Callable[[], None]] = []  # of results in persistent buffers, behind each replay
         self.taken_back: dict[int, weakref.ref[Memory]] = {}  # by slot: allocated where an input was freed
         self._slots: dict[int, int] = {}  # id of a memory -> its slot

@@ -135,6 +135,7 @@ class Trace:
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
         self._unwritten = recording.unwritten
+        self._first_written = recording.first_written
         self._renewals = recording.renewals
         self._has_run = False
         self._result_slots = sorted(outputs)
@@ -154,8 +155,11 @@ class Trace:
 
     def await_replay(self) -> None:
         """What it makes is not there before it runs."""
-        for memory in self.outputs():
+        for memory in self._awaiting():
             memory.await_replay(self.site)
+
+    def _awaiting(self) -> list[Memory]:
+        return [*self.outputs(), *(memory for ref in self._first_written if (memory := ref()) is not None)]
 
     def replay(self) -> None:
         if not self._has_run:
@@ -174,7 +178,7 @@ class Trace:
             self._run(memories, as_captured)
         if not self._has_run:
             self._has_run = True
-            for memory in self.outputs():
+            for memory in self._awaiting():
                 memory.replayed()
 
     def replay_among(self, captures: Captures) -> None:
@@ -191,6 +195,10 @@ class Trace:
         self._overwritten.mark(self, captures)
 
     def _warn_if_unwritten(self) -> None:
+        own = {id(memory) for memory in self._awaiting()}
+        for given in self.inputs():
+            if id(given) not in own:
+                given.warn_if_unreplayed(f"execute_trace: what was captured at {self.site} reads what is made")
         for ref in self._unwritten:
             if (memory := ref()) is not None:
                 memory.warn_if_unwritten(f"execute_trace: what was captured at {self.site} reads")

@@ -342,6 +342,53 @@ def another_tensor_takes_the_memory_of_the_input(mesh):
     ttnn.deallocate(x)
 
 
+# -- what a trace is still to make -------------------------------------------------------------------
+
+
+@mistake(
+    Told.WARNING,
+    "execute_trace: what was captured at",
+    "by a trace that has not run yet",
+    symptom="The second trace works with what its input held before.",
+    mend="Replay the trace that makes the input first.",
+)
+def the_second_trace_is_replayed_before_the_first(mesh):
+    x = copies(mesh)
+    _, y = captured(mesh, lambda: ttnn.relu(x))
+    second, _ = captured(mesh, lambda: ttnn.exp(y))
+    replay(mesh, second)
+
+
+def captured_into(mesh, out):
+    x = copies(mesh)
+    ttnn.add(x, 1.0, output_tensor=copies(mesh))
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.add(x, 1.0, output_tensor=out)
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    return trace, x
+
+
+@mistake(
+    Told.WARNING,
+    "is made by a trace that has not run yet",
+    symptom="Values of whatever was in that memory before.",
+    mend="Replay the trace before what it writes is read.",
+)
+def empty_memory_that_only_a_capture_has_written_is_read(mesh):
+    out = ttnn.empty((32, 32), ttnn.float32, TILES, mesh)
+    captured_into(mesh, out)
+    read(out)
+
+
+@right
+def empty_memory_that_a_replay_has_written_is_read(mesh):
+    out = ttnn.empty((32, 32), ttnn.float32, TILES, mesh)
+    trace, _x = captured_into(mesh, out)
+    for _ in range(2):
+        replay(mesh, trace)
+        read(out)
+
+
 # -- semaphores that nobody keeps --------------------------------------------------------------------
 
 
