@@ -155,7 +155,7 @@ def _work_of(command: Command, mesh: _Mesh) -> Work:
         reads,
         True,
         axis if isinstance(axis, int) else None,
-        any("barrier" in name for name in arguments),
+        any("barrier" in name and value is not None for name, value in arguments.items()),
         [(label, id(semaphore.buffer.memory)) for label, semaphore in _semaphores(arguments)],
         [
             Written(span.number, tensor.spec, is_scratch)

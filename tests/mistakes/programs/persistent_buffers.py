@@ -192,6 +192,18 @@ def the_same_semaphores_are_used_in_two_calls_in_a_row(mesh):
 
 @mistake(
     Told.SANITIZER,
+    "a chip that is ahead counts on a semaphore that others still count on",
+    symptom="A hang, or values that had not come yet, on some runs.",
+    mend="Give the barrier_semaphore that was meant, not None.",
+)
+def a_barrier_that_is_none(mesh):
+    counting, x = semaphores(mesh), split(mesh)
+    for _ in range(2):
+        gathered(x, counting, buffer(mesh), barrier_semaphore=None)
+
+
+@mistake(
+    Told.SANITIZER,
     "a chip that is ahead writes into a buffer that others still use",
     symptom="Sums of some chips have a neighbour's contribution of the next step.",
     mend="Each call in a row needs an intermediate buffer of its own, or a barrier_semaphore.",
