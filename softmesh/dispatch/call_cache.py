@@ -32,6 +32,7 @@ from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.queues.queue_id import current_queue
 from softmesh.strictness import LENIENT, is_strict
 from softmesh.tensor.footprint import room_for
+from softmesh.tensor.persistent_results import note_views
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -344,6 +345,8 @@ def stored(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, targe
             if plan.is_view:
                 storage.use_memory_of(given, output.spec)
             made.append(Tensor.make(storage, output.spec, output.topology))
+        if plan.is_view and given.notes is not None:
+            note_views(operand, made)
         return made
     targets = listed(target)
     for tensor, result, output in zip(targets, results, plan.outputs, strict=True):

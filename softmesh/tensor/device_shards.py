@@ -19,7 +19,7 @@ from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.from_torch_values import split_by_mapper
 from softmesh.tensor.mappers import TensorToMesh
-from softmesh.tensor.persistent_results import note_shards, warn_if_overwritten
+from softmesh.tensor.persistent_results import note_views, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_pieces
 from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
@@ -48,7 +48,7 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     topology = tensor.tensor_topology()
     own = [Tensor.make(tensor.storage, tensor.spec, topology, (position,)) for position in positions]
     if tensor.storage.notes is not None:
-        note_shards(tensor, own)
+        note_views(tensor, own)
     if held is tensor:
         return own
     here = {coord: shard for shard in own for coord in shard.own_coordinates()}

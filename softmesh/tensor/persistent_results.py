@@ -22,7 +22,7 @@ class Result(NamedTuple):
     tensor: ref[Tensor]
     op: str
     site: RawSite
-    call: object  # one for the result and its shards
+    call: object  # one for the result and its views
 
 
 class Overwritten(NamedTuple):
@@ -34,11 +34,11 @@ class Overwritten(NamedTuple):
 class Results:
     """Of one buffer: the latest result in it, and earlier ones that somebody still holds."""
 
-    __slots__ = ("__weakref__", "latest", "shards", "stale")
+    __slots__ = ("__weakref__", "latest", "stale", "views")
 
     def __init__(self) -> None:
         self.latest: Result | None = None
-        self.shards: list[Result] = []  # of the latest: tensors of one device's part
+        self.views: list[Result] = []  # of the latest: what else lies in its memory
         self.stale: list[Overwritten] = []
 
     @property
@@ -49,11 +49,11 @@ class Results:
         self.latest = self.result(tensor, op)
 
     def overwrite(self, op: str) -> None:
-        held = [one for one in (self.latest, *self.shards) if one is not None and one.tensor() is not None]
+        held = self._held()
         if held:
             site = raw_call_site()
             self.stale += [Overwritten(one, op, site) for one in held]
-        self.latest, self.shards = None, []
+        self.latest, self.views = None, []
 
     def renew(self, result: Result) -> None:
         """A replay has written it again."""
@@ -65,11 +65,21 @@ class Results:
     def result(self, tensor: Tensor, op: str) -> Result:
         return Result(ref(tensor, self._forgetter()), op, raw_call_site(), object())
 
-    def note_shards(self, shards: Sequence[Tensor]) -> None:
+    def shows_latest(self, tensor: Tensor) -> bool:
+        return any(one.tensor() is tensor for one in self._held())
+
+    def note_views(self, views: Sequence[Tensor]) -> None:
         """They show what the latest result does, for as long as it does."""
-        if self.latest is not None:
-            self.shards = [one for one in self.shards if one.tensor() is not None]
-            self.shards += [self.latest._replace(tensor=ref(shard, self._forgetter())) for shard in shards]
+        assert self.latest is not None
+        self.views = [one for one in self.views if one.tensor() is not None]
+        for view in views:
+            self.views.append(self.latest._replace(tensor=ref(view, self._forgetter())))
+            view.storage.notes = self
+
+    def _held(self) -> list[Result]:
+        """The latest result and its views, as far as somebody has them."""
+        latest = () if self.latest is None else (self.latest, *self.views)
+        return [one for one in latest if one.tensor() is not None]
 
     def _forgetter(self) -> Callable[[ref[Tensor]], None]:
         mine = ref(self)
@@ -105,17 +115,17 @@ def _results_in(buffer: Tensor) -> Results:
     return results
 
 
-def note_shards(tensor: Tensor, shards: Sequence[Tensor]) -> None:
-    """Of the latest result in a persistent buffer."""
+def note_views(tensor: Tensor, views: Sequence[Tensor]) -> None:
+    """Tensors that lie in the same memory: shards, reshapes that move nothing. Of a buffer itself they are none."""
     results = tensor.storage.notes
-    if isinstance(results, Results) and results.latest is not None and results.latest.tensor() is tensor:
-        results.note_shards(shards)
+    if isinstance(results, Results) and results.shows_latest(tensor):
+        results.note_views(views)
 
 
 def note_overwritten(buffer: Tensor, op: str) -> None:
     """Something else is written there; through the latest result itself, it shows what was written."""
     results = buffer.storage.notes
-    if isinstance(results, Results) and (results.latest is None or results.latest.tensor() is not buffer):
+    if isinstance(results, Results) and not results.shows_latest(buffer):
         results.overwrite(op)
 
 

@@ -86,6 +86,31 @@ def shards_of_a_result_are_read_after_its_buffer_was_used_again(mesh):
 
 @mistake(
     Told.WARNING,
+    "relu: the tensor (1, 1, 128, 128) is the result of experimental.all_gather_async",
+    symptom="The reshaped result shows the values of the second call.",
+    mend="A reshape lies in the same memory: use it before the buffer is used again.",
+)
+def a_reshaped_result_is_used_after_its_buffer_was_used_again(mesh):
+    counting, out = semaphores(mesh, 4), buffer(mesh)
+    first = ttnn.unsqueeze_to_4D(gathered(split(mesh), counting[:2], out))
+    gathered(split(mesh, 3.0), counting[2:], out)
+    ttnn.relu(first)
+
+
+@right
+def a_reshaped_result_is_used_and_changed_in_place(mesh):
+    counting, barriers, out = semaphores(mesh, 4), semaphores(mesh), buffer(mesh)
+    of_the_buffer = ttnn.unsqueeze_to_4D(out)
+    for turn in range(2):
+        whole = gathered(split(mesh), counting[2 * turn : 2 * turn + 2], out, barrier_semaphore=barriers[turn])
+        reshaped = ttnn.reshape(ttnn.unsqueeze_to_4D(whole), (1, 128, 128))
+        ttnn.add(reshaped, 1.0, output_tensor=reshaped)
+        ttnn.relu(reshaped)
+        ttnn.relu(of_the_buffer)
+
+
+@mistake(
+    Told.WARNING,
     "which copy_host_to_device_tensor",
     "has overwritten since",
     symptom="The op works with what the host wrote, not with the gathered tensor.",
@@ -218,79 +243,6 @@ def the_same_scratch_is_used_in_two_sums_in_a_row(mesh):
         ttnn.experimental.all_reduce_async(
             x, scratch, cluster_axis=1, mesh_device=mesh, multi_device_global_semaphore=counting
         )
-
-
-def a_trace_that_gathers(mesh, sets, calls, buffers=1, barrier=None):
-    """Calls in a row, each with the next set of semaphores and the next buffer."""
-    x, counting = split(mesh), [semaphores(mesh) for _ in range(sets)]
-    outs = [buffer(mesh) for _ in range(buffers)]
-    options = {} if barrier is None else {"barrier_semaphore": barrier}
-
-    def work():
-        for turn in range(calls):
-            y = ttnn.relu(gathered(x, counting[turn % sets], outs[turn % buffers], **options))
-        return y
-
-    work()
-    ttnn.synchronize_device(mesh)
-    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    y = work()
-    ttnn.end_trace_capture(mesh, trace, cq_id=0)
-    return trace, y
-
-
-@mistake(
-    Told.SANITIZER,
-    "a chip that is ahead",
-    "replayed at",
-    symptom="Replays in a row give other results than replays that are waited for, now and then.",
-    mend="Give a barrier_semaphore, two buffers in turn, or wait between two replays.",
-)
-def a_trace_with_one_buffer_is_replayed_in_a_row(mesh):
-    trace, _ = a_trace_that_gathers(mesh, sets=2, calls=1)
-    for _ in range(2):
-        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
-
-
-@mistake(
-    Told.SANITIZER,
-    "a chip that is ahead counts on a semaphore that others still count on",
-    "replayed at",
-    symptom="The last collective of a replay and the first of the next count on one semaphore: a hang, now and then.",
-    mend="Use an even number of sets in turn over the whole trace, or barrier semaphores.",
-)
-def the_last_and_the_first_collective_of_a_trace_share_semaphores(mesh):
-    trace, _ = a_trace_that_gathers(mesh, sets=2, calls=3, buffers=3)
-    for _ in range(2):
-        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
-
-
-@right
-def a_trace_that_takes_all_in_turn_is_replayed_in_a_row(mesh):
-    trace, y = a_trace_that_gathers(mesh, sets=2, calls=4, buffers=2)
-    for _ in range(3):
-        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
-    ttnn.to_torch(ttnn.get_device_tensors(y)[0])
-
-
-@right
-def a_trace_with_one_buffer_and_a_barrier_is_replayed_in_a_row(mesh):
-    trace, y = a_trace_that_gathers(mesh, sets=1, calls=2, barrier=semaphores(mesh, 1)[0])
-    for _ in range(3):
-        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
-    ttnn.to_torch(ttnn.get_device_tensors(y)[0])
-
-
-@right
-def a_trace_with_one_buffer_is_replayed_and_waited_for(mesh):
-    trace, y = a_trace_that_gathers(mesh, sets=1, calls=1)
-    for blocking in (True, False):
-        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=blocking)
-        ttnn.to_torch(ttnn.get_device_tensors(y)[0])
-    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
-    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
-    ttnn.event_synchronize(ttnn.record_event(mesh, 0))
-    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
 
 
 @right
