@@ -11,6 +11,7 @@ from softmesh.cores import CoreRangeSet
 from softmesh.hardware import SubDeviceId
 from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import mesh_coordinates
+from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.buffers.mesh_memory import MeshMemory, Window
 from softmesh.runtime.buffers.paged_memory import PageLayout
 from softmesh.runtime.memory.allocations import Span
@@ -201,16 +202,29 @@ def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memor
             if where is not None or not memories[span.pool].note(step, is_write, span):
                 touches.append(Touch(step, is_write, where or EVERYWHERE, span))
         is_write = True
+    if "async" in command.name:
+        touches += _counters(command, step)
     if command.has_extra_fields:
         touches += _memories(command.reads, command, device, step, is_write=False)
         touches += _memories(command.writes, command, device, step, is_write=True)
     return touches
 
 
+def _counters(command: Command, step: Step) -> Iterator[Touch]:
+    """Semaphores that it is given: it counts there, and leaves them at 0."""
+    for value in command.arguments.values():
+        for item in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(item, GlobalSemaphore):
+                span = span_of_memory(item.device(), item.buffer.memory)
+                if span is not None:
+                    yield Touch(step, True, EVERYWHERE, span)
+
+
 def touches_of_replay(trace: Trace, step: Step) -> list[Touch]:
     """Results that were freed in the capture are not among them: nobody else may look at those anyway."""
     reads = [(memory.span(), False) for memory in trace.inputs()]
-    writes = [(memory.span(), True) for memory in (*trace.changed(), *trace.outputs())]
+    writes: list[tuple[Span | None, bool]] = [(memory.span(), True) for memory in (*trace.changed(), *trace.outputs())]
+    writes += [(span, True) for span in trace.written.counters]
     return [Touch(step, is_write, EVERYWHERE, span) for span, is_write in reads + writes if span is not None]
 
 

@@ -37,7 +37,7 @@ class WrittenMemory:
         self.numbers: set[int] = set()
         self._owners: list[weakref.ref[Any]] = []
         extents: dict[Pool, list[tuple[int, int]]] = {}
-        self._counters = counters
+        self.counters = counters
         for span in (*results, *counters):
             if span is not None and span.pool is not None:
                 self.numbers.add(span.number)
@@ -52,7 +52,7 @@ class WrittenMemory:
             and one.pool.region.buffer_type is allocation.buffer_type
             and allocation.address < one.end
             and one.start < allocation.end
-            for one in self._counters
+            for one in self.counters
         )
 
     def overwritten_since(self, number: int) -> list[Allocation]:
