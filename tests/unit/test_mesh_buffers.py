@@ -491,6 +491,7 @@ def test_a_source_that_is_too_short_is_refused(mesh, queue):
 
 def test_a_region_of_one_device_is_written_and_read(mesh, queue):
     buffer, data = replicated(mesh), numbers(4 * PAGE)
+    queue.enqueue_write_mesh_buffer(buffer, torch.zeros(4 * PAGE, dtype=torch.uint8))
     region, coord = BufferRegion(PAGE, 2 * PAGE), MeshCoordinate(0, 3)
     queue.enqueue_write_shards(buffer, [ShardDataTransfer(coord).host_data(data).region(region)], True)
     assert torch.equal(on_device(queue, buffer, 0, 3)[PAGE : 3 * PAGE], data[: 2 * PAGE])
@@ -502,6 +503,7 @@ def test_a_region_of_one_device_is_written_and_read(mesh, queue):
 
 def test_a_rectangle_of_devices_gets_the_same_bytes(mesh, queue):
     buffer, data = replicated(mesh), numbers(4 * PAGE)
+    queue.enqueue_write_mesh_buffer(buffer, torch.zeros(4 * PAGE, dtype=torch.uint8))
     box = ttnn.MeshCoordinateRange(MeshCoordinate(0, 1), MeshCoordinate(1, 2))
     queue.enqueue_write_shard_to_sub_grid(buffer, data, box, False)
     assert torch.equal(on_device(queue, buffer, 1, 1), data)

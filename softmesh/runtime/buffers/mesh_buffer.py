@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, described, refused
@@ -244,17 +245,20 @@ class MeshBuffer:
             )
         return mesh
 
-    def warn_if_unwritten(self, doing: str) -> None:
-        """Where nobody has written to any of it, on any device."""
+    def warn_if_unwritten(self, doing: str, devices: Sequence[MeshCoordinate] = ()) -> None:
+        """Where nobody has written to any of it; or, of these devices, to what one of them holds."""
         base = self.memory.base if isinstance(self.memory, Window) else self.memory
-        if not isinstance(base, MeshMemory) or not (base.was_allocated and base.is_untouched):
+        written = base.devices_written() if isinstance(base, MeshMemory) and base.was_allocated else None
+        if written is None or (written and written.issuperset(devices)):
             return
         mesh = self.device()
         held = mesh.memory.at(base.buffer_type, base.address) if mesh.block is None else None
         if held is not None and held.owner is base:
+            missing = [tuple(one) for one in devices if one not in written] if written else []
+            where = f" on device {missing[0]}" if missing else ""
             warn_or_raise(
-                f"{doing}: {self!r} is memory that nothing was written to since MeshBuffer.create ({held.site}). On "
-                "silicon this reads what the memory held before; here it is 0. Write to it first "
+                f"{doing}: {self!r} is memory that nothing was written to{where} since MeshBuffer.create "
+                f"({held.site}). On silicon this reads what the memory held before; here it is 0. Write to it first "
                 "(EnqueueWriteMeshBuffer), or let a workload fill it.",
                 SoftmeshWarning,
                 MeshError,

@@ -17,6 +17,7 @@ import torch
 
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
+from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.buffers.paged_memory import Interleaved, PagedBase, PagedMemory, PageLayout
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class MeshMemory(PagedBase):
         self.mesh = tuple(mesh)
         self._on = on
         self.was_allocated = False  # otherwise only views look at it
+        self.written_on: frozenset[MeshCoordinate] | None = None  # where known: no other device was ever written to
         self._data: torch.Tensor | None = None
 
     @property
@@ -62,7 +64,11 @@ class MeshMemory(PagedBase):
         return self._data
 
     def store(self) -> None:
-        """`data` is the memory itself: what was written into it is there."""
+        """`data` is the memory itself: what was written into it is there, on any device."""
+        self.written_on = None
+
+    def devices_written(self) -> frozenset[MeshCoordinate] | None:
+        return frozenset() if self.is_untouched else self.written_on
 
     def _room(self, extents: Sequence[int]) -> torch.Tensor:
         size = (*extents, self.layout.num_pages, self.layout.page_size)

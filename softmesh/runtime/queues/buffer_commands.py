@@ -21,6 +21,7 @@ from softmesh.runtime.buffers.host_buffers import (
     room_for,
 )
 from softmesh.runtime.buffers.mesh_buffer import MeshBuffer
+from softmesh.runtime.buffers.mesh_memory import MeshMemory
 from softmesh.runtime.commands import Access
 from softmesh.runtime.queues.queue_base import QueueBase
 from softmesh.runtime.traces.trace import READS, WRITES
@@ -67,7 +68,9 @@ def read_everywhere(buffer: MeshBuffer, host: torch.Tensor) -> None:
 def write_range(buffer: MeshBuffer, host: torch.Tensor, box: MeshCoordinateRange, pages: slice) -> None:
     """The same bytes to every device of a rectangle."""
     memory, mesh = buffer.memory, buffer.device()
-    if box.contains(MeshCoordinateRange(mesh.shape)):
+    written = memory.devices_written() if isinstance(memory, MeshMemory) else None
+    is_everywhere = box.contains(MeshCoordinateRange(mesh.shape))
+    if is_everywhere:
         data = memory.data
     else:
         own = mesh.get_view().get_local_mesh_coord_range()
@@ -78,6 +81,8 @@ def write_range(buffer: MeshBuffer, host: torch.Tensor, box: MeshCoordinateRange
         data = memory.materialise()[tuple(slice(a - o, b - o + 1) for a, b, o in corners)]
     data[..., pages, :] = host.view(-1, buffer.page_size()).to(data.device)
     memory.store()
+    if written is not None and isinstance(memory, MeshMemory) and not is_everywhere:
+        memory.written_on = written.union(box)
 
 
 def write_device(buffer: MeshBuffer, coord: MeshCoordinate, host: torch.Tensor, pages: slice) -> None:
@@ -227,7 +232,7 @@ class BufferCommands(QueueBase):
         with self._lock:
             self._for_read(where, buffer)
             transfers = self._transfers(where, buffer, shard_data_transfers)
-            buffer.warn_if_unwritten(where)
+            buffer.warn_if_unwritten(where, [one.shard_coord() for one, _ in transfers])
             for one, pages in transfers:
                 size = byte_count(buffer, pages)
                 host = room_for(where, "host_data", one.host_data(), size)
@@ -255,7 +260,7 @@ class BufferCommands(QueueBase):
             chosen = mesh_coordinates(tuple(mesh.shape)) if shards is None else shards
             coords = checked_all(where, "shards", chosen, (MeshCoordinate,), "ttnn.MeshCoordinates")
             own = [coord for coord in coords if self._is_local(coord)]
-            buffer.warn_if_unwritten(where)
+            buffer.warn_if_unwritten(where, own if shards is not None else ())
             if own:
                 host_buffer.fill(own, read_devices(buffer, own))
             self._done(where, blocking, reads=(Access(buffer.memory),), coords=coords)

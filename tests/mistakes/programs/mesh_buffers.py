@@ -45,6 +45,27 @@ def a_split_buffer_is_read_before_it_is_written(mesh):
     metal.EnqueueReadMeshBuffer(mesh.mesh_command_queue(0), None, split(mesh), True)
 
 
+@mistake(
+    Told.WARNING,
+    "nothing was written to on device (1, 1) since MeshBuffer.create",
+    symptom=OLD,
+    mend="Write to each device that is read.",
+)
+def a_buffer_is_written_on_one_device_and_read_on_another(mesh):
+    queue, buffer = mesh.mesh_command_queue(0), replicated(mesh)
+    metal.WriteShard(queue, buffer, bytes(64), FIRST)
+    metal.ReadShard(queue, None, buffer, ttnn.MeshCoordinate(1, 1))
+
+
+@right
+def a_buffer_is_written_on_two_devices_and_read_there(mesh):
+    queue, buffer = mesh.mesh_command_queue(0), replicated(mesh)
+    for place in (FIRST, ttnn.MeshCoordinate(1, 1)):
+        metal.WriteShard(queue, buffer, bytes(64), place)
+    for place in (FIRST, ttnn.MeshCoordinate(1, 1)):
+        metal.ReadShard(queue, None, buffer, place)
+
+
 @right
 def buffers_are_written_and_read(mesh):
     queue, one, other = mesh.mesh_command_queue(0), replicated(mesh), split(mesh)
