@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_BETWEEN = (functools.__file__, contextlib.__file__)
+_BETWEEN = (functools.__file__, contextlib.__file__, "<trace>")  # the last: what a replay runs
 _BACKWARD_PASS = tuple(  # by name: launchers load no torch
     os.path.join(os.sep, "torch", *path)
     for path in (("autograd", "function.py"), ("autograd", "graph.py"), ("autograd", "__init__.py"), ("_tensor.py",))

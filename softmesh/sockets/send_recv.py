@@ -29,6 +29,7 @@ from softmesh.sockets.channels import LocalChannel, RankChannel
 from softmesh.sockets.compiled_transfer import CheckedTransfer, CompiledReceive, CompiledSend
 from softmesh.sockets.mesh_socket import Lane, MeshSocket
 from softmesh.sockets.pending_tensor import PendingReceive
+from softmesh.sockets.recorded_transfers import record_receive, record_send, recording_of
 from softmesh.sockets.socket_config import SocketEndpoint
 from softmesh.sockets.tensor_message import (
     ReceiveTarget,
@@ -186,6 +187,10 @@ def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> lis
         warn_before_leaving(tensor, op, lane.routes.devices)
     messages = [pack_message(tensor, lane.routes, op) for lane in socket.lanes]
     note(op, socket, tensor, (tensor,), (), queue)
+    recording = recording_of(op, socket, queue)
+    if recording is not None:
+        record_send(recording, op, tensor, lambda source: _send_again(op, source, socket))
+        return []
     _start_send(op, messages, socket)
     compiled = lookup_compiled(op, tensor, socket)
     if compiled is None or not compiled.is_known(tensor):
@@ -246,6 +251,11 @@ def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> l
     now.check_readable(op)
     for lane in socket.lanes:
         check_covered(op, now, lane.routes, "receiver")
+    recording = recording_of(op, socket, queue)
+    if recording is not None:
+        record_receive(recording, op, output, lambda target: _receive_again(op, target, socket))
+        note(op, socket, output, (), (output,), queue)
+        return [output]
     if compiled is None or not compiled.is_known(output):
         socket.keep_compiled(op, output.spec, CheckedTransfer(output, partial(_receive_again, op)))
     _receive_again(op, output, socket)

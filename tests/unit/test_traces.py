@@ -439,3 +439,38 @@ def test_an_input_that_the_model_frees_is_read_from_what_is_allocated_in_its_pla
         overwrite(taken_back, values(seed), mesh)
         ttnn.execute_trace(mesh, trace, cq_id=0)
         assert torch.equal(ttnn.compose(result), -values(seed).relu())
+
+
+def test_a_trace_sends_and_receives_at_each_replay_what_is_there_by_then(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_2D)
+    end = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
+    here, there = (ttnn.open_mesh_device(ttnn.MeshShape(1, 1), trace_region_size=1 << 20) for _ in range(2))
+    memory = ttnn.SocketMemoryConfig(ttnn.BufferType.L1, 4096)
+    config = ttnn.SocketConfig([ttnn.SocketConnection(end, end)], memory)
+    sender, receiver = ttnn.create_socket_pair(here, there, config)
+
+    def on(device, value):
+        return ttnn.from_torch(torch.full((32, 32), value), layout=ttnn.TILE_LAYOUT, device=device)
+
+    x, arrived = on(here, 1.0), ttnn.empty((32, 32), ttnn.float32, ttnn.TILE_LAYOUT, there)
+
+    def send(operand):
+        ttnn.experimental.send_async(ttnn.neg(operand), sender)
+
+    def receive(operand):
+        ttnn.experimental.recv_async(operand, receiver)
+        return ttnn.multiply(operand, 2.0)
+
+    send(x)
+    receive(arrived)
+    ttnn.synchronize_device(there)
+    sending, receiving = ttnn.begin_trace_capture(here), ttnn.begin_trace_capture(there)
+    send(x)
+    result = receive(arrived)
+    ttnn.end_trace_capture(here, sending)
+    ttnn.end_trace_capture(there, receiving)
+    for value in (3.0, 5.0):
+        ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.full((32, 32), value), layout=ttnn.TILE_LAYOUT), x)
+        ttnn.execute_trace(here, sending, blocking=False)
+        ttnn.execute_trace(there, receiving, blocking=False)
+        assert ttnn.to_torch(result).unique().tolist() == [-2 * value]

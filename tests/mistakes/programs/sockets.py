@@ -251,3 +251,57 @@ def two_connections_of_two_devices():
     send(put(here), source)
     receive(put(there), target)
     ttnn.synchronize_device(there)
+
+
+# -- transfers in traces -----------------------------------------------------------------------------
+
+
+def traced_pipeline():
+    """A trace that sends, and one that receives."""
+    here, there, source, target = joined()
+    x, got = put(here), put(there)
+    send(x, source)
+    receive(got, target)
+    ttnn.synchronize_device(there)
+    sending = ttnn.begin_trace_capture(here, cq_id=0)
+    send(x, source)
+    ttnn.end_trace_capture(here, sending, cq_id=0)
+    receiving = ttnn.begin_trace_capture(there, cq_id=0)
+    receive(got, target)
+    ttnn.end_trace_capture(there, receiving, cq_id=0)
+    return here, there, sending, receiving, x, got
+
+
+@mistake(
+    Told.ERROR,
+    "send_async",
+    "never ends",
+    symptom="A replay of the sender waits for ever for room in the FIFO.",
+    mend="Replay the trace that receives as often as the one that sends.",
+)
+def a_trace_that_sends_is_replayed_alone():
+    here, _there, sending, _receiving, _x, _got = traced_pipeline()
+    for _ in range(2):
+        ttnn.execute_trace(here, sending, cq_id=0, blocking=True)
+
+
+@mistake(
+    Told.ERROR,
+    "recv_async: nothing was sent on this socket",
+    symptom=WAITS,
+    mend="Replay the trace that sends as well.",
+)
+def a_trace_that_receives_is_replayed_alone():
+    _here, there, _sending, receiving, _x, _got = traced_pipeline()
+    ttnn.execute_trace(there, receiving, cq_id=0, blocking=True)
+
+
+@right
+def a_trace_that_sends_and_one_that_receives():
+    here, there, sending, receiving, x, got = traced_pipeline()
+    for value in (2.0, 3.0):
+        host = ttnn.from_torch(torch.full((32, 32), value), ttnn.float32, layout=ttnn.TILE_LAYOUT)
+        ttnn.copy_host_to_device_tensor(host, x)
+        ttnn.execute_trace(here, sending, cq_id=0, blocking=False)
+        ttnn.execute_trace(there, receiving, cq_id=0, blocking=False)
+        assert ttnn.to_torch(ttnn.get_device_tensors(got)[0])[0, 0] == value
