@@ -16,6 +16,7 @@ from softmesh.sockets import pending_tensor
 from softmesh.sockets.byte_stream import ByteStream, byte_count, from_bytes, to_bytes
 from softmesh.sockets.host_sockets import D2HSocket, H2DMode, H2DSocket, HostSocket
 from softmesh.sockets.pending_tensor import PendingReceive
+from softmesh.sockets.recorded_transfers import record_receive, record_send, recording_of
 from softmesh.sockets.send_recv import (
     SocketOperation,
     recv_async,
@@ -39,16 +40,24 @@ def recv_async_h2d(output_tensor: Tensor, h2d_socket: H2DSocket, *, queue_id: in
         raise MeshError(f"{op} requires an H2DMode.HOST_PUSH socket, got {h2d_socket.get_h2d_mode()}.")
     position = list(now.view_distribution().coordinates()).index(h2d_socket.core.device_coord)
     positions = now.shard_positions or range(len(now.storage.dist.coordinates()))
-    pending_receive = PendingReceive(output_tensor.storage)
 
-    def put(values: torch.Tensor) -> None:
-        copy = pending_tensor.copy_now(pending_receive.storage)
-        copy.write_piece(positions[position], values)
-        pending_receive.complete(copy)
+    def start(output: Tensor) -> None:
+        pending_receive = PendingReceive(output.storage)
 
-    task = _task(op, h2d_socket, _filling(output_tensor, h2d_socket, put), byte_count(output_tensor.spec))
-    with TRANSFERS.lock:
-        pending_receive.submit(task)
+        def put(values: torch.Tensor) -> None:
+            copy = pending_tensor.copy_now(pending_receive.storage)
+            copy.write_piece(positions[position], values)
+            pending_receive.complete(copy)
+
+        task = _task(op, h2d_socket, _filling(output, h2d_socket, put), byte_count(output.spec))
+        with TRANSFERS.lock:
+            pending_receive.submit(task)
+
+    recording = recording_of(op, h2d_socket.get_mesh_device(), queue_id)
+    if recording is None:
+        start(output_tensor)
+    else:
+        record_receive(recording, op, output_tensor, start)
     _note(op, (), (output_tensor,), output_tensor, h2d_socket, queue_id)
     return [output_tensor]
 
@@ -61,9 +70,17 @@ def send_async_d2h(input_tensor: Tensor, d2h_socket: D2HSocket, *, queue_id: int
     _checked_tensor(op, "input_tensor", input_tensor, d2h_socket)
     coord = d2h_socket.core.device_coord
     warn_before_leaving(input_tensor, op, frozenset([coord]))
-    shard = input_tensor.pieces()[list(input_tensor.view_distribution().coordinates()).index(coord)]
-    data = to_bytes(shard, input_tensor.spec)
-    TRANSFERS.submit(_task(op, d2h_socket, d2h_socket.stream.put(data), data.numel()))
+
+    def start(tensor: Tensor) -> None:
+        shard = tensor.pieces()[list(tensor.view_distribution().coordinates()).index(coord)]
+        data = to_bytes(shard, tensor.spec)
+        TRANSFERS.submit(_task(op, d2h_socket, d2h_socket.stream.put(data), data.numel()))
+
+    recording = recording_of(op, d2h_socket.get_mesh_device(), queue_id)
+    if recording is None:
+        start(input_tensor)
+    else:
+        record_send(recording, op, input_tensor, start)
     _note(op, (input_tensor,), (), input_tensor, d2h_socket, queue_id)
     return []
 

@@ -8,11 +8,11 @@ from weakref import ref
 import torch
 
 from softmesh.placement.distribution import Distribution
+from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Lookup, Memory, Read
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.sockets.mesh_socket import MeshSocket
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import is_unwritten
@@ -20,8 +20,8 @@ from softmesh.tensor.undefined import is_unwritten
 Start = Callable[[Tensor], object]
 
 
-def recording_of(op: str, socket: MeshSocket, queue: int | None) -> Recording | None:
-    return recording_on(socket.get_mesh_device(), chosen_queue(op, queue))
+def recording_of(op: str, mesh: MeshDevice, queue: int | None) -> Recording | None:
+    return recording_on(mesh, chosen_queue(op, queue))
 
 
 def record_send(recording: Recording, op: str, tensor: Tensor, start: Start) -> None:

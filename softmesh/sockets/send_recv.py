@@ -187,7 +187,7 @@ def _send(op: str, tensor: Tensor, socket: MeshSocket, queue: int | None) -> lis
         warn_before_leaving(tensor, op, lane.routes.devices)
     messages = [pack_message(tensor, lane.routes, op) for lane in socket.lanes]
     note(op, socket, tensor, (tensor,), (), queue)
-    recording = recording_of(op, socket, queue)
+    recording = recording_of(op, socket.get_mesh_device(), queue)
     if recording is not None:
         record_send(recording, op, tensor, lambda source: _send_again(op, source, socket))
         return []
@@ -251,7 +251,7 @@ def receive(op: str, output: Tensor, socket: MeshSocket, queue: int | None) -> l
     now.check_readable(op)
     for lane in socket.lanes:
         check_covered(op, now, lane.routes, "receiver")
-    recording = recording_of(op, socket, queue)
+    recording = recording_of(op, socket.get_mesh_device(), queue)
     if recording is not None:
         record_receive(recording, op, output, lambda target: _receive_again(op, target, socket))
         note(op, socket, output, (), (output,), queue)

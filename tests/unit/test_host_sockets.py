@@ -563,3 +563,30 @@ def test_a_counter_that_nobody_made_or_that_ended_is_an_error(name: str) -> None
     for wrong in ("", "a/b", "../x", "a" * 300):
         with pytest.raises(ArgumentValueError, match="shm_name"):
             InterProcessCounterChannel(wrong)
+
+
+def test_a_trace_takes_from_the_host_and_gives_to_it_at_each_replay(idle_machine):
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 2), trace_region_size=1 << 20) as mesh:
+        core = ttnn.MeshCoreCoord(ttnn.MeshCoordinate(0, 0), ttnn.CoreCoord(0, 0))
+        to_mesh = ttnn.H2DSocket(mesh, core, ttnn.BufferType.L1, 8192, ttnn.H2DMode.HOST_PUSH)
+        from_mesh = ttnn.D2HSocket(mesh, core, 8192)
+        x = ttnn.empty((32, 32), ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, mesh)
+
+        def step() -> None:
+            ttnn.experimental.recv_async_h2d(x, to_mesh)
+            ttnn.experimental.send_async_d2h(ttnn.neg(x), from_mesh)
+
+        def result() -> float:
+            from_mesh.read_tensor(arrived := torch.zeros(32, 32))
+            return arrived.unique().item()
+
+        to_mesh.write_tensor(torch.ones(32, 32))
+        step()
+        assert result() == -1
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        step()
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        for value in (2.0, 3.0):
+            to_mesh.write_tensor(torch.full((32, 32), value))
+            ttnn.execute_trace(mesh, trace, cq_id=0, blocking=False)
+            assert result() == -value
