@@ -135,6 +135,19 @@ def test_an_mpirun_that_is_killed_is_told_and_no_rank_is_blamed(tmp_path):
     assert (job.code, job.left) == (128 + signal.SIGKILL, {})
 
 
+def test_an_mpirun_that_is_ended_before_any_rank_reported_is_told(tmp_path):
+    def end(launcher: int) -> None:
+        deadline = time.monotonic() + LONGEST
+        while not (found := children_of(launcher, "prterun")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(found[0], signal.SIGTERM)
+
+    job = ending(tmp_path, "sleep", end)
+    assert "softmesh: mpirun " in job.output, job.output
+    assert not re.search(r"rank \d died", job.output), job.output
+    assert (job.code != 0, job.left) == (True, {})
+
+
 def listeners(pids: set[int]) -> set[str]:
     """The addresses at which processes listen."""
     sockets = {}

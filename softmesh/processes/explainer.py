@@ -98,6 +98,11 @@ class Explainer:
         self.close()
         return self.verdict is None and self._job.was_ended_from_outside
 
+    def has_heard_nothing(self) -> bool:
+        """Once mpirun is gone: whether no rank joined, and none was seen to end."""
+        self.close()
+        return self.verdict is None and self._job.has_heard_nothing
+
     def close(self) -> None:
         self._closing.set()
         self._thread.join(5.0)

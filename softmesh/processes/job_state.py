@@ -144,6 +144,10 @@ class JobState:
         has_own_end = any(state.doing is Doing.RAISED or state.error for state in self.states.values())
         return bool(self._exits) and are_killed and not has_own_end
 
+    @property
+    def has_heard_nothing(self) -> bool:
+        return not self._exits and all(state == RankState() for state in self.states.values())
+
     def _never_joined(self, absent: list[int]) -> Verdict | None:
         """A rank that ended before it joined takes the job down too; those that waited for it tell."""
         waits = {rank: state.wait for rank, state in self.states.items() if state.wait is not None}

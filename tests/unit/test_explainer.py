@@ -498,6 +498,13 @@ def test_ranks_that_mpirun_ended_are_not_to_blame():
     assert not board.was_ended_from_outside
 
 
+def test_nothing_is_heard_of_ranks_that_neither_join_nor_end():
+    board = JobState(2, TIMEOUT)
+    assert board.has_heard_nothing
+    board.process_exited(1, "exit code 1 without the end of its program, as by os._exit")
+    assert not board.has_heard_nothing
+
+
 def test_a_death_that_the_launcher_saw_is_said_at_once():
     board = JobState(2, TIMEOUT)
     board.process_died(1, "exited on signal 9 (Killed)", 1.0)

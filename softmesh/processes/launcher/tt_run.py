@@ -65,6 +65,8 @@ class HangWatch:
         self.explainer.job_ended(failed=is_a_ranks_doing or may_have_lost_ranks, how=_how(outcome.code))
         if outcome.killed_by and self.explainer.verdict is None:
             warn_of_killed_mpirun(outcome)
+        elif is_a_ranks_doing and outcome.code == HANGS and self.explainer.has_heard_nothing():
+            warn_of_an_early_end()
 
 
 def warn_of_killed_mpirun(outcome: Outcome) -> None:
@@ -84,10 +86,20 @@ def warn_of_ended_mpirun() -> None:
     )
 
 
+def warn_of_an_early_end() -> None:
+    click.echo(
+        "\nsoftmesh: mpirun ended with exit code 1 before any rank had reported\n"
+        "  either it could not start a program, or a program failed that early, and this is told above; or, where\n"
+        "  nothing is, mpirun was told to end (SIGTERM, SIGINT, SIGHUP) while its ranks still started\n"
+        "  remedy: mend what is told above, or look for what told it to end: a scheduler's limit, somebody's kill",
+        err=True,
+    )
+
+
 def _how(code: int) -> str:
     """`exit code 3`, or which signal it was."""
     if code == HANGS:
-        return "exit code 1, or the end of its process before that of its program, as by os._exit"
+        return "exit code 1, or the end of its process before that of its program, as by os._exit or a signal to mpirun"
     try:
         return f"killed by signal {code - 128} ({signal.Signals(code - 128).name})"
     except ValueError:
