@@ -64,6 +64,13 @@ def checked_int(where: str, name: str, value: object) -> int:
     raise refused(where, f"{name} must be an int, got {described(value)}")
 
 
+def checked_number(where: str, name: str, value: object) -> float:
+    """`value`, known to be one number."""
+    if not isinstance(value, Real):
+        raise refused(where, f"{name} must be a number, got {described(value)}")
+    return cast(float, value)
+
+
 def checked_list(where: str, name: str, values: object, wanted: str) -> list[Any]:
     """`values` as a list of its own; a text is none, and neither is an array without dims."""
     try:
@@ -261,21 +268,22 @@ def publicly_named(function: _Function) -> _Function:
     return function
 
 
-def checked_function(function: _Function) -> _Function:
-    """Checked as ops are: names by the signature, kinds by its annotations."""
-    signature = inspect.signature(function)
-    others = [name for name, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]
+def checked_function(function: _Function, name: str = "") -> _Function:
+    """Checked as ops are: names by the signature, kinds by its annotations. Of `name`, if it has another for users."""
+    signature, where = inspect.signature(function), name or function.__name__
+    parameters = signature.parameters.items()
+    others = ["self", *(name for name, p in parameters if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL))]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            known = list(signature.parameters)
+            known = [name for name in signature.parameters if name != "self"]
             wrong = next((name for name in kwargs if name not in known), "")
             hint = did_you_mean(wrong, known) if wrong else ""
-            raise refused(function.__name__, f"{error}.{hint} It takes {', '.join(known)}") from None
-        check_kinds(function.__name__, function, {name: value for name, value in given.items() if name not in others})
+            raise refused(where, f"{error}.{hint} It takes {', '.join(known)}") from None
+        check_kinds(where, function, {name: value for name, value in given.items() if name not in others})
         return function(*args, **kwargs)
 
     return cast(_Function, call)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from inspect import signature
 from itertools import combinations
 from typing import Any, overload
 
-from softmesh.arguments import checked, checked_int
+from softmesh.arguments import checked, checked_int, described
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.json_texts import checked_json, from_json_text, json_text
 
@@ -37,9 +38,10 @@ class CoreCoord:
         except (TypeError, ValueError):
             x = y = -1
         if x < 0 or y < 0:
+            given = " and ".join(described(arg) for arg in (arg0, arg1) if arg is not None)
             raise ArgumentError(
                 "__init__(): incompatible function arguments. Write CoreCoord(x, y) or CoreCoord((x, y)) "
-                f"with two integers, 0 or more; got {arg0!r}" + ("" if arg1 is None else f" and {arg1!r}")
+                f"with two integers, 0 or more; got {given or None}"
             )
         self._x, self._y = x, y
 
@@ -334,7 +336,14 @@ def grid_to_cores(*args: Any, **named: Any) -> list[CoreCoord]:
     [0-0, 1-0, 0-1]
     """
     counted = "num_cores" in named or (bool(args) and isinstance(args[0], int))
-    return _first_cores(*args, **named) if counted else _cores_between(*args, **named)
+    try:
+        bound = signature(_first_cores if counted else _cores_between).bind(*args, **named)
+    except TypeError as error:
+        raise ArgumentError(
+            f"grid_to_cores(): incompatible function arguments: {error}. It takes num_cores, grid_size_x, grid_size_y, "
+            "or start and end"
+        ) from None
+    return _first_cores(*bound.args) if counted else _cores_between(*bound.args)
 
 
 def num_cores_to_corerangeset(target_num_cores: int, grid_size: CoreCoord, row_wise: bool = False) -> CoreRangeSet:
@@ -403,8 +412,10 @@ def split_work_to_cores(
 
 
 def _first_cores(num_cores: int, grid_size_x: int, grid_size_y: int, row_wise: bool = False) -> list[CoreCoord]:
+    counts = {"num_cores": num_cores, "grid_size_x": grid_size_x, "grid_size_y": grid_size_y}
+    num_cores, grid_size_x, grid_size_y = (checked_int("grid_to_cores", *one) for one in counts.items())
     _check_enough(num_cores, grid_size_x * grid_size_y)
-    if not num_cores:
+    if num_cores <= 0:
         return []
     return _cores_between((0, 0), (grid_size_x - 1, grid_size_y - 1), row_wise)[:num_cores]
 

@@ -215,6 +215,7 @@ class MeshCoordinate(_Integers):
         >>> MeshCoordinate(0, 3).neighbor(MeshShape(2, 4), dim=1, offset=1)
         MeshCoordinate([0, 0])
         """
+        checked("neighbor", "shape", shape, MeshShape, "a ttnn.MeshShape")
         if not shape.contains(self):
             raise MeshError(f"Coordinate {self} is out of bounds for shape {shape}")
         position, extent = self[dim] + offset, shape[dim]
@@ -396,6 +397,7 @@ def line_order(shape: MeshShape) -> list[MeshCoordinate]:
     >>> line_order(MeshShape(2, 2))
     [MeshCoordinate([0, 0]), MeshCoordinate([0, 1]), MeshCoordinate([1, 1]), MeshCoordinate([1, 0])]
     """
+    checked("line_order", "shape", shape, MeshShape, "a ttnn.MeshShape")
     path: list[tuple[int, ...]] = [()]
     for extent in reversed(tuple(shape)):
         path = [(i, *rest) for i in range(extent) for rest in (path if i % 2 == 0 else reversed(path))]
@@ -407,6 +409,7 @@ def ring_order(shape: MeshShape) -> list[MeshCoordinate]:
 
     A 2 x N mesh gives its perimeter: out along row 0 and back along row 1.
     """
+    checked("ring_order", "shape", shape, MeshShape, "a ttnn.MeshShape")
     if shape.dims() != 2:
         raise MeshError(
             f"{shape} has no ring order: it is defined for 2-D meshes, and this one has {shape.dims()} axes"

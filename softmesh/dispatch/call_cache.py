@@ -122,7 +122,10 @@ class CallCache:
             elif kind is list or kind is tuple:
                 if any(item.__class__ is Tensor for item in value):
                     return None
-                key.append(exact_key(value))
+                try:
+                    key.append(exact_key(value))
+                except RecursionError:  # it is told where the call is bound
+                    return None
             elif kind is not float:
                 key.append(ref(value) if kind in KEPT_WEAKLY else value)
             elif self._place(at, args, kwargs) not in self._free_at:

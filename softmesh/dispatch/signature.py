@@ -212,7 +212,12 @@ class BoundCall:
         key, device = self.key, self.device
         key.append(None if device is None else device.torch_device)
         for at in self.signature.key_at:
-            key.append(exact_key(self.values[at]))
+            try:
+                key.append(exact_key(self.values[at]))
+            except RecursionError:
+                signature = self.signature
+                what = f"{signature.names[at]} is a list that contains itself, or has lists in lists without end"
+                raise refused(signature.op, what) from None
         key += [target.spec for target in self.targets]
         key += more
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmesh.arguments import described
 from softmesh.errors import ArgumentError
 from softmesh.hardware.enums import NativeEnum
 
@@ -161,7 +162,7 @@ class UnaryWithParam:
             raise ArgumentError(
                 "__init__(): incompatible function arguments. Write UnaryWithParam(UnaryOpType.X), with up "
                 "to two numbers after it, or UnaryWithParam((UnaryOpType.X, number)); "
-                f"got {(arg0, *params)!r}"
+                f"got {described((arg0, *params))}"
             )
         self._op_type = op_type
         self._params = tuple(map(float, params))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from softmesh.arguments import described
 from softmesh.cores import CoreCoord
 from softmesh.errors import ArgumentError, did_you_mean
 from softmesh.hardware.activation import UnaryWithParam
@@ -27,6 +28,8 @@ class HardwareConfig:
     __slots__ = ()
 
     def __new__(cls: type[Self], *args: object, **given: object) -> Self:
+        if not is_dataclass(cls):
+            raise ArgumentError(f"__init__(): {cls.__name__} is the base of several kinds; make one of these")
         known = cls._converters()
         if args:
             raise ArgumentError(
@@ -48,7 +51,7 @@ class HardwareConfig:
             except TypeError as error:
                 raise ArgumentError(
                     "__init__(): incompatible function arguments. "
-                    f"{type(self).__name__}.{name} cannot be {value!r}: {error}"
+                    f"{type(self).__name__}.{name} cannot be {described(value)}: {error}"
                 ) from None
         super().__setattr__(name, value)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, overload
 
+from softmesh.arguments import described
 from softmesh.cores import CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError
 from softmesh.hardware.enums import BufferType, NativeEnum
@@ -53,7 +54,8 @@ class ShardDistributionStrategy(NativeEnum):
 
 def _check(owner: str, name: str, value: object, kind: type[object]) -> None:
     if not isinstance(value, kind):
-        raise ArgumentError(f"{owner}(): incompatible function arguments. {name} is a {kind.__name__}, not {value!r}")
+        what = f"{name} is a {kind.__name__}, not {described(value)}"
+        raise ArgumentError(f"{owner}(): incompatible function arguments. {what}")
 
 
 _Spec = TypeVar("_Spec", bound="_SpecOfShards")

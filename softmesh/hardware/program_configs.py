@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar, cast
 
+from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRangeSet
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.config_base import HardwareConfig
@@ -67,7 +68,8 @@ def init_device_compute_kernel_config(
 ) -> WormholeComputeKernelConfig:
     """A copy of the config given, or one of the other arguments; every `arch` has the same class."""
     if device_kernel_config is not None:
-        return replace(device_kernel_config)
+        kind, name = WormholeComputeKernelConfig, "device_kernel_config"
+        return replace(checked("init_device_compute_kernel_config", name, device_kernel_config, kind, kind.__name__))
     return WormholeComputeKernelConfig(
         math_fidelity=math_fidelity,
         math_approx_mode=math_approx_mode,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from softmesh.arguments import checked, checked_ints
+from softmesh.arguments import checked, checked_ints, described
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType
@@ -127,7 +127,7 @@ def _shard_grid(core_grid: CoreGrid | CoreRangeSet) -> CoreRangeSet:
         return core_grid
     if isinstance(core_grid, CoreGrid):
         return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(core_grid.x - 1, core_grid.y - 1))])
-    raise ArgumentError(f"Invalid core_grid type: {core_grid!r} is neither a CoreGrid nor a CoreRangeSet")
+    raise ArgumentError(f"Invalid core_grid type: {described(core_grid)} is neither a CoreGrid nor a CoreRangeSet")
 
 
 def _layout(strategy: ShardStrategy) -> TensorMemoryLayout:

@@ -14,6 +14,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from softmesh.arguments import checked, checked_int, described
+from softmesh.errors import ArgumentValueError
+
+COMBINING = ("sum", "avg", "max", "min", "prod")
+
 
 class Placement:
     """One of the four words."""
@@ -63,8 +68,15 @@ class Shard(Placement):
     axis: str | None
 
     def __new__(cls, dim: int, size: int | None = None, *, axis: str | None = None) -> Shard:
-        shard = cls._all.get((dim, size, axis))
+        try:
+            shard = cls._all.get((dim, size, axis))
+        except TypeError:  # it has no hash
+            shard = None
         if shard is None:
+            for name, value in (("dim", dim), *((("size", size),) if size is not None else ())):
+                checked_int("Shard", name, value)
+            if axis is not None:
+                checked("Shard", "axis", axis, str, "the name of a mesh axis")
             shard = super().__new__(cls)
             shard.dim, shard.size, shard.axis = dim, size, axis
             cls._all[dim, size, axis] = shard
@@ -88,8 +100,15 @@ class Partial(Placement):
     axis: str | None
 
     def __new__(cls, op: str = "sum", *, axis: str | None = None) -> Partial:
-        partial = cls._all.get((op, axis))
+        try:
+            partial = cls._all.get((op, axis))
+        except TypeError:  # it has no hash
+            partial = None
         if partial is None:
+            if op not in COMBINING:
+                raise ArgumentValueError(f"Partial(): op must be one of {', '.join(COMBINING)}, got {described(op)}.")
+            if axis is not None:
+                checked("Partial", "axis", axis, str, "the name of a mesh axis")
             partial = super().__new__(cls)
             partial.op, partial.axis = op, axis
             cls._all[op, axis] = partial

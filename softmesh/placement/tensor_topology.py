@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from softmesh.arguments import checked, checked_all
+from softmesh.arguments import checked, checked_all, described
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, common_refinement, distribution, refine, split_axes, whole
@@ -23,7 +23,8 @@ class PlacementShard:
 
     def __init__(self, dim: int, /) -> None:
         if isinstance(dim, bool) or not isinstance(dim, int):
-            raise ArgumentError(f"PlacementShard(): incompatible function arguments: dim must be an int, got {dim!r}")
+            what = f"dim must be an int, got {described(dim)}"
+            raise ArgumentError(f"PlacementShard(): incompatible function arguments: {what}")
         self.dim = dim
 
     def __repr__(self) -> str:

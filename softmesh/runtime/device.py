@@ -112,18 +112,20 @@ class MeshDevice(ChipQueries, DeviceQueues):
     def __init__(
         self,
         shape: MeshShape,
-        device_ids: list[int],
-        system: System,
+        device_ids: Sequence[int] = (),
+        system: System | None = None,
         *,
         parent: MeshDevice | None = None,
         options: dict[str, object] | None = None,
         holding: Holding = HELD_HERE,
     ) -> None:
+        if system is None or not isinstance(shape, MeshShape):
+            raise ArgumentError("MeshDevice(): a mesh is opened, with ttnn.open_mesh_device(mesh_shape)")
         self._holding = holding
         self.ranks = holding.ranks  # the processes that hold this mesh together; None: one process does
         self.block = holding.block  # the part of it that this process holds
         self._shape = shape
-        self._ids = device_ids
+        self._ids = list(device_ids)
         self._system = system
         self._parent = parent  # keeps the parent alive while the submesh lives
         self._submeshes: list[weakref.ref[MeshDevice]] = []

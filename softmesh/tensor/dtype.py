@@ -13,6 +13,7 @@ from types import MappingProxyType
 import torch
 from torch import dtype as TorchDtype
 
+from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.enums import DataType, Layout
 
@@ -154,6 +155,7 @@ def tile_size(dtype: DataType) -> int:
 
 def ttnn_dtype_to_torch_dtype(dtype: DataType) -> TorchDtype:
     """The torch type `to_torch` gives for a dtype; TT-NN lists none for fp8_e4m3 (KeyError)."""
+    checked("ttnn_dtype_to_torch_dtype", "dtype", dtype, DataType, "a ttnn.DataType such as ttnn.bfloat16")
     return _TORCH_DTYPES[dtype]
 
 

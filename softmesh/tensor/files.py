@@ -18,6 +18,7 @@ from softmesh.arguments import checked, described, refused, reject_unknown_keywo
 from softmesh.errors import MeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.input_files.text_files import readable
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, whole
 from softmesh.placement.placements import Shard
@@ -139,10 +140,10 @@ def load_tensor(file_name: str | Path, *, device: MeshDevice | None = None) -> T
     try:
         if not os.path.isfile(path):
             cause = "is not a file" if os.path.exists(path) else "does not exist"
-            raise MeshError(f"Unable to load the tensor from {path}.  The file {cause}.")
+            raise MeshError(f"Unable to load the tensor from {readable(str(path))}.  The file {cause}.")
         tensor = read_older_file(path) if is_older_file(path) else read(path)
     except OSError as error:
-        raise MeshError(f"Unable to load the tensor from {path}: {error.strerror}.") from error
+        raise MeshError(f"Unable to load the tensor from {readable(str(path))}: {error.strerror}.") from error
     return tensor if device is None else to_device(tensor, device)
 
 
@@ -151,7 +152,7 @@ def _checked(file_name: str | Path, where: str) -> Path:
         raise refused(where, f"file_name must be a path, got {described(file_name)}")
     path = Path(file_name)
     if path.suffix != _SUFFIX:
-        raise MeshError(f"File {path} must have .tensorbin extension")
+        raise MeshError(f"File {readable(str(path))} must have .tensorbin extension")
     return path
 
 

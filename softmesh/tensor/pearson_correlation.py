@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from softmesh.arguments import checked
 from softmesh.errors import ArgumentValueError
 
 
@@ -15,6 +16,9 @@ def pearson_correlation_coefficient(expected: torch.Tensor, actual: torch.Tensor
     >>> pearson_correlation_coefficient(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 6.0]))
     1.0
     """
+    where, wanted = "pearson_correlation_coefficient", "a torch.Tensor, as ttnn.to_torch makes one"
+    for name, values in (("expected", expected), ("actual", actual)):
+        checked(where, name, values, torch.Tensor, wanted)
     a, b = expected.detach().double().flatten(), actual.detach().double().flatten()
     if a.shape != b.shape:
         raise ArgumentValueError(

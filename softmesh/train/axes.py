@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.arguments import checked, described
 from softmesh.distributed.placement_requests import axis_names
 from softmesh.errors import ArgumentValueError, MeshError, did_you_mean
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
@@ -21,9 +22,9 @@ Axis = int | str
 
 def axis_number(mesh: MeshDevice, axis: Axis) -> int:
     """Which axis of the mesh this is; an error with the names that there are."""
-    rank = mesh.shape.dims()
+    rank = checked("axis_number", "mesh", mesh, MeshDevice, "a ttnn.MeshDevice").shape.dims()
     if isinstance(axis, bool) or not isinstance(axis, int | str):
-        raise ArgumentValueError(f"A mesh axis is a name or a number, got {axis!r}.")
+        raise ArgumentValueError(f"A mesh axis is a name or a number, got {described(axis)}.")
     if isinstance(axis, int):
         if not 0 <= axis < rank:
             raise ArgumentValueError(f"Mesh axis {axis}: {mesh} has the axes 0 to {rank - 1}.")
@@ -43,7 +44,8 @@ def axis_number(mesh: MeshDevice, axis: Axis) -> int:
 
 
 def axis_size(mesh: MeshDevice, axis: Axis) -> int:
-    return int(mesh.shape[axis_number(mesh, axis)])
+    number = axis_number(mesh, axis)
+    return int(mesh.shape[number])
 
 
 def axis_label(mesh: MeshDevice, axis: int) -> Axis:
@@ -58,6 +60,8 @@ def has_axis(mesh: MeshDevice, axis: Axis) -> bool:
 
 def mapper(mesh: MeshDevice, splits: dict[Axis, int]) -> Mapper:
     """Tensors split along these axes (which dim along which axis), the same on all devices of the others."""
+    checked("mapper", "mesh", mesh, MeshDevice, "a ttnn.MeshDevice")
+    checked("mapper", "splits", splits, dict, "a dict of mesh axes and dims such as {0: 2}")
     dims = set(splits.values())
     if len(splits) > 1 and len(dims) == 1:
         if math.prod(axis_size(mesh, axis) for axis in splits) != mesh.get_num_devices():

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from softmesh.arguments import checked
 from softmesh.autograd.function import Function
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS
@@ -35,7 +36,7 @@ Change = Callable[[Tensor], Tensor]
 
 
 def _mesh(op: str, tensor: Tensor) -> MeshDevice:
-    device = tensor.device()
+    device = checked(op, "x", tensor, Tensor, "a ttnn.Tensor").device()
     if device is None:
         raise MeshError(f"{op}: the tensor is on the host: move it with ttnn.to_device(tensor, mesh_device).")
     return device

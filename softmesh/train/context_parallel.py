@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.arguments import checked, checked_int
 from softmesh.autograd.function import Context, Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentValueError, MeshError
@@ -42,7 +43,7 @@ def ring_attention(
     Keys and values are passed on from device to device, never gathered; the backward pass sends them round once
     more, together with their gradients. Fewer heads of keys and values than of queries are shared by groups.
     """
-    mesh = q.device()
+    mesh = checked(OP, "q", q, Tensor, "a ttnn.Tensor").device()
     if mesh is None:
         raise MeshError(f"{OP}: q is on the host: move it with ttnn.to_device(tensor, mesh_device).")
     factor = int(q.shape[-1]) ** -0.5 if scale is None else scale
@@ -134,6 +135,7 @@ def _placed_like(q: Tensor, out: Tensor) -> Tensor:
 
 def positions(mesh: MeshDevice, tokens: int, cp: Axis | None = None) -> Tensor:
     """(1, tokens / devices) on each device: where in the sequence of `tokens` its own tokens stand."""
+    tokens = checked_int("positions", "tokens", tokens)
     if tokens < 1:
         raise ArgumentValueError(f"positions: a sequence has at least one token, got {tokens}.")
     if cp is not None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from softmesh.arguments import checked_number
 from softmesh.autograd.leaves import gradient_tensor
 from softmesh.autograd.process_gradients import apart_among, as_addends
 from softmesh.callsite import user_call_site
@@ -153,6 +154,7 @@ def clip_grad_norm(params: Parameters, max_norm: float) -> float:
 
     A split parameter counts with all its pieces, one that devices share counts once.
     """
+    checked_number("clip_grad_norm", "max_norm", max_norm)
     if not max_norm > 0:
         raise ArgumentValueError(f"clip_grad_norm: max_norm must be positive, got {max_norm}.")
     by_name = {name: tensor for name, tensor in named(params).items() if tensor.storage.gradient is not None}

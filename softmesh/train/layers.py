@@ -11,8 +11,9 @@ from functools import partial
 
 import torch
 
+from softmesh.arguments import checked_function
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.errors import MeshError
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.tensor import Tensor
@@ -28,8 +29,11 @@ _op = OPERATIONS
 class Initial:
     """Where first weights come from: one generator for a whole model, and the dtype of its parameters."""
 
+    @partial(checked_function, name="Initial")
     def __init__(self, seed: int = 0, dtype: DataType = DataType.FLOAT32) -> None:
-        self.generator = torch.Generator().manual_seed(seed)
+        if not -(1 << 63) <= seed < 1 << 64:
+            raise ArgumentValueError("Initial: seed has more than 64 bits.")
+        self.generator = torch.Generator().manual_seed(int(seed))
         self.dtype = dtype
 
     def __repr__(self) -> str:
@@ -37,6 +41,12 @@ class Initial:
 
     def normal(self, *shape: int, std: float) -> torch.Tensor:
         return torch.randn(*shape, generator=self.generator) * std
+
+
+def _check_sizes(layer: str, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ArgumentValueError(f"{layer}: {name} must be at least 1, got {size}.")
 
 
 class Linear(Module):
@@ -54,6 +64,7 @@ class Linear(Module):
         splits: dict[Axis, int] | None = None,
         bias_splits: dict[Axis, int] | None = None,
     ) -> None:
+        _check_sizes("Linear", in_features=in_features, out_features=out_features)
         scale = 1 / math.sqrt(in_features) if std is None else std
         values = initial.normal(1, 1, out_features, in_features, std=scale)
         self.weight = parameter(values, mesh, splits, initial.dtype)
@@ -130,6 +141,7 @@ class Embedding(Module):
     """Rows of a table (1, 1, rows, features), for ids (batch, tokens): (batch, 1, tokens, features)."""
 
     def __init__(self, mesh: MeshDevice, rows: int, features: int, initial: Initial, *, std: float = 0.02) -> None:
+        _check_sizes("Embedding", rows=rows, features=features)
         self.weight = parameter(initial.normal(1, 1, rows, features, std=std), mesh, dtype=initial.dtype)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -167,6 +179,7 @@ def _as_rows(found: Tensor, ids: Tensor) -> Tensor:
 
 class LayerNorm(Module):
     def __init__(self, mesh: MeshDevice, features: int, initial: Initial, *, epsilon: float = 1e-5) -> None:
+        _check_sizes("LayerNorm", features=features)
         self.weight = parameter(torch.ones(1, 1, 1, features), mesh, dtype=initial.dtype)
         self.bias = parameter(torch.zeros(1, 1, 1, features), mesh, dtype=initial.dtype)
         self.epsilon = epsilon
@@ -177,6 +190,7 @@ class LayerNorm(Module):
 
 class RMSNorm(Module):
     def __init__(self, mesh: MeshDevice, features: int, initial: Initial, *, epsilon: float = 1e-5) -> None:
+        _check_sizes("RMSNorm", features=features)
         self.weight = parameter(torch.ones(1, 1, 1, features), mesh, dtype=initial.dtype)
         self.epsilon = epsilon
 
@@ -212,6 +226,7 @@ class MultiHeadAttention(Module):
     def __init__(
         self, mesh: MeshDevice, features: int, heads: int, initial: Initial, *, tp: Axis | None = None
     ) -> None:
+        _check_sizes("MultiHeadAttention", features=features, heads=heads)
         if features % heads:
             raise MeshError(f"MultiHeadAttention: {features} features do not divide among {heads} heads.")
         self.heads = heads if tp is None else divided("MultiHeadAttention: heads", heads, mesh, tp)

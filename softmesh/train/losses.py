@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import checked
 from softmesh.autograd.function import Context, Function
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.runtime.device import MeshDevice
@@ -52,7 +53,7 @@ class _VocabParallel(Function):
 
 def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) -> Tensor:
     """Of logits whose vocabulary is split along a mesh axis: three small collectives instead of gathering them."""
-    device = logits.device()
+    device = checked("vocab_parallel_cross_entropy", "logits", logits, Tensor, "a ttnn.Tensor").device()
     if device is None or axis_size(device, axis) == 1:
         return cross_entropy(logits, targets)
     return _VocabParallel.apply(logits, targets, axis_number(device, axis))
@@ -60,4 +61,4 @@ def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, axis: Axis) ->
 
 def loss_value(loss: Tensor) -> float:
     """The mean of what the devices have found, as a number; where several processes hold a mesh, of its own devices."""
-    return float(loss.pieces().detach().float().mean())
+    return float(checked("loss_value", "loss", loss, Tensor, "a ttnn.Tensor").pieces().detach().float().mean())

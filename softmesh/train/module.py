@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import checked, checked_function, checked_list
 from softmesh.autograd.leaves import requires_grad_
 from softmesh.errors import MeshError
 from softmesh.placement.placements import Replicate
@@ -47,6 +48,9 @@ def tell_phase(phase: Phase, who: str, params: Mapping[str, Tensor]) -> None:
 WATCHERS: list[Callable[[Module, tuple[Any, ...], dict[str, Any]], Any]] = []  # the last one makes the calls
 
 
+_LAYERS = [f"{__package__}.{name}" for name in ("layers", "context_parallel")]
+
+
 class Module:
     """Attributes that are tensors with gradients are its parameters; those that are modules, its parts.
 
@@ -55,6 +59,12 @@ class Module:
 
     is_training = True
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        """The layers of softmesh say which of their arguments is wrong."""
+        super().__init_subclass__()
+        if cls.__module__ in _LAYERS and "__init__" in vars(cls):
+            cls.__init__ = checked_function(cls.__init__, cls.__name__)  # type: ignore[method-assign]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Module:
         made = super().__new__(cls)
@@ -124,8 +134,8 @@ class Sequential(Module):
 
 def zero_gradients(parameters: Iterable[Tensor]) -> None:
     """Forget what backward passes have brought."""
-    for tensor in parameters:
-        tensor.storage.gradient = None
+    for tensor in checked_list("zero_gradients", "parameters", parameters, "tensors"):
+        checked("zero_gradients", "each parameter", tensor, Tensor, "a ttnn.Tensor").storage.gradient = None
 
 
 Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Module
@@ -136,8 +146,10 @@ def named(parameters: Parameters) -> dict[str, Tensor]:
     if isinstance(parameters, Module):
         return dict(parameters.named_parameters())
     found: dict[str, Tensor] = {}
-    for i, item in enumerate(parameters):
-        name, tensor = item if isinstance(item, tuple) else (f"parameter {i}", item)
+    for i, item in enumerate(
+        checked_list("parameters", "what is given", parameters, "tensors, or of names and tensors")
+    ):
+        name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (f"parameter {i}", item)
         if not isinstance(tensor, Tensor):
             raise MeshError(f"{name}: a parameter is a ttnn.Tensor, got {type(tensor).__name__}.")
         if found.setdefault(name, tensor).storage is not tensor.storage:

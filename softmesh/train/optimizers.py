@@ -7,10 +7,18 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import checked, checked_number, described
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
 from softmesh.autograd.process_gradients import apart_among
 from softmesh.callsite import user_call_site
-from softmesh.errors import ArgumentValueError, MeshError, PartialError, PartialWarning, SoftmeshWarning
+from softmesh.errors import (
+    ArgumentValueError,
+    MeshError,
+    PartialError,
+    PartialWarning,
+    SoftmeshWarning,
+    did_you_mean,
+)
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
@@ -49,6 +57,7 @@ class Optimizer:
         if not self.params:
             raise MeshError("An optimizer needs parameters: mark tensors with requires_grad_().")
         _warn_if_named_twice(self.params)
+        checked_number(type(self).__name__, "lr", lr)
         if lr < 0:
             raise ArgumentValueError(f"lr must not be negative, got {lr}.")
         self.lr = lr
@@ -134,8 +143,10 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        checked("load_state_dict", "state", state, dict, "the dict that state_dict() of an optimizer gives")
         if not {"steps", "lr", "state"} <= set(state):
-            raise MeshError(f"This is no state of an optimizer: it has {sorted(state)}, not steps, lr and state.")
+            has = described(list(state))
+            raise MeshError(f"This is no state of an optimizer: it has {has}, not steps, lr and state.")
         for name, slots in state["state"].items():
             self._check_slots(name, slots)
         self.steps, self.lr = int(state["steps"]), float(state["lr"])
@@ -156,6 +167,9 @@ class Optimizer:
                 )
 
     def _slot(self, name: str, slot: str) -> torch.Tensor:
+        if not isinstance(name, str) or name not in self.params:
+            hint = did_you_mean(name, self.params) if isinstance(name, str) else ""
+            raise ArgumentValueError(f"This optimizer has no parameter {described(name)}.{hint}")
         state = self._state.setdefault(name, {})
         if slot not in state:
             state[slot] = torch.zeros_like(self._values(name, self.params[name]))

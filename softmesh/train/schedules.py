@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from softmesh.errors import ArgumentValueError
+from softmesh.errors import ArgumentError, ArgumentValueError
 
 Schedule = Callable[[int], float]  # the factor of the base rate at a step, counted from 0
 
@@ -62,6 +62,8 @@ class Scheduler:
     """Sets the optimizer's rate for each step from the one it had at first."""
 
     def __init__(self, optimizer: HasRate, schedule: Schedule) -> None:
+        if not hasattr(optimizer, "lr") or not callable(schedule):
+            raise ArgumentError("Scheduler(): it takes an optimizer, which has an lr, and a function of the step")
         self.optimizer, self.schedule = optimizer, schedule
         self.base = optimizer.lr
         self.steps = 0

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, did_you_mean
 from softmesh.runtime.commands import observe
 from softmesh.runtime.device import MeshDevice
@@ -275,6 +276,7 @@ class Trainer:
 
 
 def _mesh_of(optimizer: Optimizer) -> MeshDevice:
+    checked("Trainer", "optimizer", optimizer, Optimizer, "an optimizer such as ttnn.train.AdamW")
     mesh = next(iter(optimizer.params.values())).device()
     if mesh is None:
         raise MeshError("Trainer: the parameters are on the host: build the model on a mesh.")

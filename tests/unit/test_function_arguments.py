@@ -12,6 +12,9 @@ import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh import train
+from softmesh.cores import grid_to_cores
+from softmesh.mesh import line_order, ring_order
 
 SILLY = [None, "x", 2.5, [1, 2], [], [None], [[1]], -99, 0, {}, object(), np.int64(1), torch.ones(2)]
 Made = tuple[Callable[..., Any], dict[str, Any]]
@@ -148,6 +151,41 @@ CALLS: dict[str, Callable[[ttnn.MeshDevice], Made]] = {
         ttnn.determine_expected_group_norm_sharded_config_and_grid_size,
         {"device": mesh, "is_height_sharded": False, **GROUPS},
     ),
+    "pearson_correlation_coefficient": lambda mesh: (
+        ttnn.pearson_correlation_coefficient,
+        {"expected": torch.ones(4), "actual": torch.ones(4)},
+    ),
+    "ttnn_dtype_to_torch_dtype": lambda mesh: (ttnn.ttnn_dtype_to_torch_dtype, {"dtype": ttnn.bfloat16}),
+    "line_order": lambda mesh: (line_order, {"shape": ttnn.MeshShape(2, 4)}),
+    "ring_order": lambda mesh: (ring_order, {"shape": ttnn.MeshShape(2, 4)}),
+    "grid_to_cores": lambda mesh: (grid_to_cores, {"num_cores": 2, "grid_size_x": 2, "grid_size_y": 2}),
+    "Shard": lambda mesh: (ttnn.Shard, {"dim": 1, "size": 3}),
+    "Partial": lambda mesh: (ttnn.Partial, {"op": "sum"}),
+    "init_device_compute_kernel_config": lambda mesh: (
+        ttnn.init_device_compute_kernel_config,
+        {"arch": mesh.arch(), "device_kernel_config": ttnn.WormholeComputeKernelConfig()},
+    ),
+    "synchronize_device": lambda mesh: (ttnn.synchronize_device, {"device": mesh, "sub_device_ids": []}),
+    "all_reduce": lambda mesh: (train.all_reduce, {"x": ones(mesh, 2, 4), "axis": 0}),
+    "all_gather": lambda mesh: (train.all_gather, {"x": ones(mesh, 2, 4), "dim": 0, "axis": 0}),
+    "positions": lambda mesh: (train.positions, {"mesh": mesh, "tokens": 4}),
+    "mapper": lambda mesh: (train.mapper, {"mesh": mesh, "splits": {1: 0}}),
+    "zero_gradients": lambda mesh: (train.zero_gradients, {"parameters": [ones(mesh, 2, 4)]}),
+    "Initial": lambda mesh: (train.Initial, {"seed": 1}),
+    "SGD": lambda mesh: (train.SGD, {"params": [ones(mesh, 2, 4).requires_grad_()], "lr": 0.1}),
+    **{
+        layer.__name__: lambda mesh, layer=layer, sizes=sizes: (
+            layer,
+            {"mesh": mesh, **dict.fromkeys(sizes.split(), 32), "initial": train.Initial()},
+        )
+        for layer, sizes in (
+            (train.Linear, "in_features out_features"),
+            (train.Embedding, "rows features"),
+            (train.LayerNorm, "features"),
+            (train.RMSNorm, "features"),
+            (train.MultiHeadAttention, "features heads"),
+        )
+    },
     "get_conv_output_dim": lambda mesh: (
         ttnn.get_conv_output_dim,
         {"input": 5, "window": 3, "stride": 1, "pad": 0},
@@ -181,3 +219,24 @@ def test_a_refusal_takes_no_longer_for_a_long_argument(mesh: ttnn.MeshDevice) ->
     with pytest.raises(TypeError, match="incompatible function arguments"):
         ttnn.matmul(x, x, activation="x" * 1_000_000)
     assert time.perf_counter() - begun < 5.0  # minutes, where the text is searched from each of its characters
+
+
+def test_a_list_without_end_is_refused(mesh: ttnn.MeshDevice) -> None:
+    x = ttnn.ones([32, 32], layout=ttnn.TILE_LAYOUT, device=mesh)
+    endless: list[Any] = []
+    endless.append(endless)
+    for call in (lambda: ttnn.add(x, x, dtype=endless), lambda: ttnn.add(x, x, memory_config=endless)):
+        with pytest.raises(TypeError, match="is a list that contains itself"):
+            call()
+
+
+def test_a_mesh_is_opened_and_not_made() -> None:
+    with pytest.raises(TypeError, match=r"ttnn\.open_mesh_device"):
+        ttnn.MeshDevice(ttnn.MeshShape(1, 2))
+
+
+@pytest.mark.parametrize("path", [3, None, b"x", "a\0b", "/nowhere/config.json"])
+def test_a_path_that_is_none_is_refused(path: object) -> None:
+    for function in (ttnn.save_config_to_json_file, ttnn.load_config_from_json_file):
+        with pytest.raises(ttnn.SoftmeshError):
+            function(path)

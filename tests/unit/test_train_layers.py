@@ -11,7 +11,7 @@ import torch
 from small_models import opened
 
 import softmesh as ttnn
-from softmesh.errors import ArgumentValueError, MeshError
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.placement.placements import Partial
 from softmesh.train import (
     MLP,
@@ -269,7 +269,7 @@ def test_axes_that_are_not_there_are_refused_with_those_that_are(grid: ttnn.Mesh
         ColumnParallelLinear(grid, 16, 32, Initial(), axis="pp")
     with pytest.raises(ArgumentValueError, match=r"Mesh axis 2: .* has the axes 0 to 1"):
         RowParallelLinear(grid, 16, 32, Initial(), axis=2)
-    with pytest.raises(ArgumentValueError, match="a name or a number, got True"):
+    with pytest.raises(ArgumentError, match="axis must be an int or a string, got True"):
         VocabParallelEmbedding(grid, 16, 32, Initial(), axis=True)
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from softmesh import epoch
-from softmesh.arguments import checked, checked_all, checked_int, refused
+from softmesh.arguments import checked, checked_all, checked_int, checked_list, refused
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
@@ -229,8 +229,8 @@ class SubDevices:
 
     def waited_for(self, sub_device_ids: Sequence[SubDeviceId] = ()) -> Sequence[int]:
         """The numbers of these sub-devices, or of the stall group where none are named."""
-        if sub_device_ids:
-            return [self.number(one) for one in sub_device_ids]
+        if named := checked_list("wait", "sub_device_ids", sub_device_ids, "SubDeviceIds"):
+            return [self.number(one) for one in named]
         if self._stalled is None:
             return range(len(self.active.cores))
         return [one.id for one in self._stalled]
