@@ -210,7 +210,7 @@ def _comes_cards_first(first: Any, second: Any) -> bool:
     numbers = [*first, *second]
     if not all(isinstance(number, int) for number in numbers):
         return False
-    return math.prod(first) != len(second) and math.prod(second) == len(first)
+    return 0 in first or (math.prod(first) != len(second) and math.prod(second) == len(first))
 
 
 def _ids_of(paths_or_ids: Any) -> list[int]:

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, checked_ints, refused, reject_unknown_keywords
-from softmesh.errors import MeshError, NotModelled
+from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.fabric import settings as fabric_settings
 from softmesh.fabric.routing.packets import payload_bytes
 from softmesh.fabric.system import System, current_system
@@ -175,6 +175,11 @@ def _ranks_sharing_mesh(system: System) -> RankGrid | None:
 
 
 def _checked_shape(shape: object) -> MeshShape:
+    if isinstance(shape, list | tuple) and any(isinstance(one, str) for one in shape):
+        raise ArgumentError(
+            "open_mesh_device(): incompatible function arguments: mesh_shape must be a MeshShape. Cards are named by "
+            "their paths in softmesh.metal.open_mesh_device(paths_or_ids, shape)."
+        )
     written = tuple(shape) if isinstance(shape, list | tuple) else "(rows, cols)"
     wanted = f"a MeshShape: write ttnn.MeshShape{written}"
     mesh_shape = checked("open_mesh_device", "mesh_shape", shape, MeshShape, wanted)

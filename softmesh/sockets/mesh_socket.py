@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from softmesh.arguments import checked, reject_unknown_keywords
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, OutOfDeviceMemory
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
 from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinate
@@ -90,9 +90,15 @@ class MeshSocket:
 
     def _take_fifo(self, memory: SocketMemoryConfig) -> None:
         """The receiver's memory between the two, given back when the socket is gone."""
-        self._mesh.allocator().allocate(
-            memory.fifo_size, memory.socket_storage_type, owner=self, label="the FIFO of a socket"
-        )
+        size, kind = memory.fifo_size, memory.socket_storage_type
+        try:
+            self._mesh.allocator().allocate(size, kind, owner=self, label="the FIFO of a socket")
+        except OutOfDeviceMemory as error:
+            elsewhere = ", or one in ttnn.BufferType.DRAM" if kind is BufferType.L1 else ""
+            raise OutOfDeviceMemory(
+                f"{error}\nIt is the FIFO of a socket, on each core of its receiver: give SocketMemoryConfig a "
+                f"fifo_size smaller than {size} B{elsewhere}."
+            ) from None
 
     def keep_compiled(
         self, op: str, spec: TensorSpec, compiled: CompiledSend | CompiledReceive | CheckedTransfer | None

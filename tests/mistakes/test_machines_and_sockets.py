@@ -153,3 +153,10 @@ def test_cards_can_be_named_first_by_number_or_by_path():
         assert tuple(mesh.shape) == (1, 2)
     with pytest.raises(MeshError, match="names no card"):
         metal.open_mesh_device(["first"], (1, 1))
+
+
+def test_cards_that_are_as_many_as_no_shape_are_counted():
+    with pytest.raises(MeshError, match="3"):
+        metal.open_mesh_device([0, 1, 2], (1, 2))
+    with pytest.raises(TypeError, match=r"softmesh\.metal\.open_mesh_device\(paths_or_ids, shape\)"):
+        ttnn.open_mesh_device(["/dev/tenstorrent/0", "/dev/tenstorrent/1"], (1, 2))

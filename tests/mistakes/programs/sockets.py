@@ -28,7 +28,8 @@ def a_fifo_that_holds_no_packet():
 
 @mistake(
     Told.ERROR,
-    "Out of Memory: Not enough space to allocate",
+    "It is the FIFO of a socket, on each core of its receiver",
+    "smaller than 20971520 B, or one in ttnn.BufferType.DRAM",
     symptom="Out of L1 on the receiver, or memory of another op is written over.",
     mend="Keep FIFOs in L1 below its size; larger ones live in DRAM.",
 )
@@ -38,7 +39,8 @@ def a_fifo_larger_than_l1():
 
 @mistake(
     Told.ERROR,
-    "Out of Memory: Not enough space to allocate",
+    "It is the FIFO of a socket",
+    "smaller than 68719476736 B",
     symptom="Out of DRAM on the receiver.",
     mend="A FIFO needs room for a few messages, not for all.",
 )
