@@ -41,7 +41,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
-from softmesh.runtime.grad_mode import GRADIENTS, tracks
+from softmesh.runtime.grad_mode import GRADIENTS, tracks, without_gradients
 from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
@@ -145,8 +145,7 @@ class Operation(EntryPoint):
         is_marked = bound.is_marked or definition.leaves_undefined
         marking = definition.marking(bound) if is_marked else None
         is_tracked = GRADIENTS.in_use and tracks(data)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not is_tracked):
-            plan, results = self._planned(bound)
+        plan, results = without_gradients(lambda: self._planned(bound)) if is_tracked else self._planned(bound)
         _tell_remarks(plan, tensors)
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from softmesh.runtime.float32_precision import full_float32
+
+_Found = TypeVar("_Found")
 
 
 class _State:
@@ -25,6 +27,17 @@ GRADIENTS = _State()
 
 def keeps_graph() -> bool:
     return GRADIENTS.keeps_graph
+
+
+def without_gradients(call: Callable[[], _Found]) -> _Found:
+    """What the call gives. Ctrl-C at the end of a `with torch.no_grad()` would leave gradients off for good; not here:
+    there is no step of Python between the end of the call and what sets them back."""
+    before = torch.is_grad_enabled()
+    try:
+        torch._C._set_grad_enabled(False)
+        return call()
+    finally:
+        torch._C._set_grad_enabled(before)
 
 
 @contextmanager

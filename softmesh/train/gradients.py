@@ -22,6 +22,7 @@ from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial, Placement, Shard
+from softmesh.runtime.grad_mode import without_gradients
 from softmesh.strictness import doubt
 from softmesh.tensor.gradient_sums import (
     doubt_scale,
@@ -122,8 +123,8 @@ def _values(tensor: Tensor) -> tuple[torch.Tensor, Distribution]:
 
 
 def _by_fabric(tensor: Tensor, axis: int, average: bool) -> None:
-    with torch.no_grad():
-        total = OPERATIONS["all_reduce"](as_addends(_gradient(tensor), axis), cluster_axis=axis)
+    addends = as_addends(_gradient(tensor), axis)
+    total: Tensor = without_gradients(lambda: OPERATIONS["all_reduce"](addends, cluster_axis=axis))
     values = total.view_data()
     tensor.storage.gradient = values / _devices(tensor, axis) if average else values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from softmesh.errors import (
     did_you_mean,
 )
 from softmesh.placement.placements import LOCAL, Partial
+from softmesh.runtime.grad_mode import without_gradients
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType
@@ -96,11 +98,8 @@ class Optimizer:
         storages = {own: tensor.storage for own, tensor in self.params.items()}
         doubt_used_before(name, storages)
         doubt_sums_of_averages(name, storages)
-        with torch.no_grad():
-            if STEP_TAKERS:
-                STEP_TAKERS[-1](self, self._gradient)
-            else:
-                self._step()
+        taker = partial(STEP_TAKERS[-1], self, self._gradient) if STEP_TAKERS else self._step
+        without_gradients(taker)
         site = user_call_site()
         for tensor in self.params.values():
             note_used(tensor.storage, site)

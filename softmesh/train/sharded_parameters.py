@@ -25,6 +25,7 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.grad_mode import without_gradients
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -63,16 +64,16 @@ class Piece(Parameter):
     dim: int
 
     def gathered(self) -> Tensor:
-        with torch.no_grad():
-            whole: Tensor = OPERATIONS["all_gather"](detach(self.tensor), self.dim, cluster_axis=self.axis)
+        own = detach(self.tensor)
+        whole: Tensor = without_gradients(lambda: OPERATIONS["all_gather"](own, self.dim, cluster_axis=self.axis))
         return whole
 
     def mean_gradient(self, gradient: torch.Tensor, dist: Distribution, spec: TensorSpec) -> torch.Tensor:
         """Of the gradient that each device has of the whole (which lies as `dist` says), the mean for each piece."""
         placed = gradient_distribution(dist, gradient)
         contributions = Tensor.make(Storage(gradient, placed, self.tensor.storage.device), spec)
-        with torch.no_grad():
-            total = OPERATIONS["reduce_scatter"](contributions, self.dim, cluster_axis=self.axis)
+        scatter = OPERATIONS["reduce_scatter"]
+        total: Tensor = without_gradients(lambda: scatter(contributions, self.dim, cluster_axis=self.axis))
         return wrap_gradient(total.view_data() / dist.grid[self.axis], self.tensor.view_data().shape)
 
 

@@ -14,6 +14,7 @@ from operands import R, S, put, random
 import softmesh as ttnn
 from softmesh.autograd.function import Function, recomputed
 from softmesh.autograd.leaves import backward_all
+from softmesh.runtime.grad_mode import without_gradients
 
 SUM = ttnn.Partial("sum")
 
@@ -488,3 +489,16 @@ def test_what_is_scattered_around_a_ring_comes_back_as_from_reduce_scatter(idle_
             squares(op(x, dim=3, cluster_axis=1)).backward()
             found.append(held(x.grad))
         torch.testing.assert_close(*found)
+
+
+def test_gradients_are_on_again_however_a_call_without_them_ends():
+    def interrupted() -> None:
+        assert not torch.is_grad_enabled()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        without_gradients(interrupted)
+    assert torch.is_grad_enabled()
+    with torch.no_grad():
+        assert without_gradients(lambda: 3) == 3
+        assert not torch.is_grad_enabled()
