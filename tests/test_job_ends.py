@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -186,5 +187,34 @@ def test_a_job_of_one_host_listens_on_the_loopback_alone_and_to_its_own_processe
     assert job.code == 0, job.output
     assert seen, "nobody listens at all: this looks in the wrong place"
     assert {where.partition(":")[0] for where in seen} <= set(_LOOPBACKS)
+    for line in strangers:
+        line.close()
+
+
+def test_a_launcher_without_its_compiled_libraries_keeps_strangers_from_mpirun_too(tmp_path):
+    here = Path(__file__).parents[1]
+    shutil.copytree(here / "softmesh", tmp_path / "pure" / "softmesh", ignore=shutil.ignore_patterns("*.so", "*.pyc"))
+    launcher = shutil.copy(here / "softmesh_launcher.py", tmp_path / "pure")
+    strangers: list[socket.socket] = []
+    answered: set[str] = set()
+
+    def visit(launcher: int) -> None:
+        doors = listeners({*children_of(launcher, "prterun")})
+        for address, _, port in (where.partition(":") for where in doors):
+            for said in _SAID_BY_STRANGERS * 10:
+                try:
+                    strangers.append(socket.create_connection(("127.0.0.1", int(port, 16)), 0.2))
+                except OSError:
+                    break
+                answered.add(address)
+                with suppress(OSError):
+                    strangers[-1].sendall(said)
+        (tmp_path / "woken").touch()
+
+    asleep = WhileAsleep(tmp_path, visit)
+    command = [sys.executable, launcher, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
+    job = run_job([*command, str(PROGRAMS / "ending.py"), "sleep"], tmp_path, asleep, SOFTMESH_TIMEOUT=FAR)
+    assert (job.code, job.left) == (0, {}), job.output
+    assert answered <= set(_LOOPBACKS)
     for line in strangers:
         line.close()

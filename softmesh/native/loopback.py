@@ -12,7 +12,7 @@ _LAUNCHER = "SOFTMESH_LAUNCHER_PID"
 
 
 def library() -> Path | None:
-    """None where it was not compiled: mpirun then listens on every interface, as it does by itself."""
+    """None where it was not compiled: the launcher then looks after the doors itself (launcher/mpirun_doors.py)."""
     beside = (Path(__file__).with_name(f"_loopback{suffix}") for suffix in EXTENSION_SUFFIXES)
     return next((path for path in beside if path.exists()), None)
 

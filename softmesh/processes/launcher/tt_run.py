@@ -10,12 +10,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
 
 from softmesh.errors import SoftmeshError
-from softmesh.native.loopback import with_loopback_only
+from softmesh.native.loopback import library, with_loopback_only
 from softmesh.processes.bindings.launch_files import launch_directory
 from softmesh.processes.bindings.rank_bindings import BindingsError
 from softmesh.processes.explainer import Explainer
@@ -32,6 +33,7 @@ from softmesh.processes.launcher.job_process import Outcome, run
 from softmesh.processes.launcher.job_sweeper import swept
 from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
 from softmesh.processes.launcher.mpirun_arguments import are_all_local
+from softmesh.processes.launcher.mpirun_doors import DoorKeeper
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
 from softmesh.processes.launcher.warm_start import with_fork_server
 from softmesh.processes.rank_reporter import KEEP_OTHERS, REPORTS
@@ -52,7 +54,10 @@ class HangWatch:
         """For mpirun, which passes it on: an address with a password does not belong on a command line."""
         return {REPORTS: self.explainer.address, **({KEEP_OTHERS: "1"} if self.keep_others else {})}
 
-    def verdict(self) -> int | None:
+    def verdict(self, doors: DoorKeeper | None = None) -> int | None:
+        """Asked again and again; looks at the doors of mpirun, where it cannot look after them itself."""
+        if doors is not None:
+            doors.look()
         return None if self.explainer.verdict is None or self.keep_others else HANGS
 
     def ended(self, outcome: Outcome) -> None:
@@ -192,7 +197,9 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own
         with swept(own) as sweeper, with_fork_server(job, own, sweeper.watch) as started:
             command = started.command(passed_on=[*reports.environment])
-            outcome = run(command, job.directory, of_mpirun, reports.verdict, sweeper)
+            is_guarded = of_mpirun is own or library() is not None
+            doors = None if is_guarded else DoorKeeper(sweeper.sessions)
+            outcome = run(command, job.directory, of_mpirun, partial(reports.verdict, doors), sweeper)
         reports.ended(outcome)
     is_explained = reports.explainer.verdict is not None or bool(outcome.killed_by)
     if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
