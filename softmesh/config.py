@@ -17,9 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from softmesh import epoch
-from softmesh.arguments import checked, described, refused
+from softmesh.arguments import checked, described
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning, did_you_mean
-from softmesh.input_files.text_files import read_text, readable
+from softmesh.input_files.text_files import checked_path, read_text, readable
 
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]
@@ -169,7 +169,7 @@ class Config:
                 setattr(self, name, getattr(other, name))
 
     def load_from_file(self, path: str | os.PathLike[str]) -> None:
-        file = _path("load_from_file", "path", path)
+        file = checked_path("load_from_file", "path", path)
         self.apply_json_overrides(read_text(file, kind="configuration"), source=file)
 
     def as_json(self) -> dict[str, object]:
@@ -177,19 +177,11 @@ class Config:
         return {name: _as_json(getattr(self, name)) for name in self.keys()}
 
     def save_to_file(self, path: str | os.PathLike[str]) -> None:
-        file = _path("save_to_file", "path", path)
+        file = checked_path("save_to_file", "path", path)
         try:
             Path(file).write_text(json.dumps(self.as_json(), indent=4) + "\n", encoding="utf-8")
-        except (OSError, ValueError) as error:  # ValueError: a name with a zero in it
-            cause = error.strerror if isinstance(error, OSError) else error
-            raise MeshError(f"Config.save_to_file: cannot write {readable(file)}: {cause}.") from None
-
-
-def _path(where: str, name: str, path: object) -> str:
-    found = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if not isinstance(found, str):
-        raise refused(where, f"{name} must be a path, got {described(path)}")
-    return found
+        except OSError as error:
+            raise MeshError(f"Config.save_to_file: cannot write {readable(file)}: {error.strerror}.") from None
 
 
 _FIELDS = {field.name: _CONVERSIONS[str(field.type)] for field in fields(Config)}
@@ -220,7 +212,7 @@ def load_config_from_dictionary(config: Mapping[str, Any], from_file: bool = Fal
 
 
 def load_config_from_json_file(json_path: str | os.PathLike[str]) -> None:
-    file = _path("load_config_from_json_file", "json_path", json_path)
+    file = checked_path("load_config_from_json_file", "json_path", json_path)
     CONFIG.apply_json_overrides(read_text(file, kind="configuration"), strict=False, source=file)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from softmesh.errors import MeshError
 from softmesh.graph.report_tables import column_names, create_database_schema
+from softmesh.input_files.text_files import checked_path, readable
 
 SQLITE_DB_PATH = "db.sqlite"
 CONFIG_PATH = "config.json"
@@ -152,10 +153,10 @@ def _rows(
 
 
 def _select(report_path: PathLike, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-    path = Path(report_path)
+    path = Path(checked_path("ttnn.database", "report_path", report_path))
     database = path / SQLITE_DB_PATH if os.path.isdir(path) else path
     if not os.path.isfile(database):
-        raise MeshError(f"ttnn.database: there is no {database}. Name the folder of a report.")
+        raise MeshError(f"ttnn.database: there is no {readable(str(database))}. Name the folder of a report.")
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             return connection.execute(query, tuple(values)).fetchall()

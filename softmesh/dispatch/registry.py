@@ -7,6 +7,7 @@ import os
 
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import MeshError
+from softmesh.input_files.text_files import checked_path, readable
 
 _EXPERIMENTAL = "experimental."
 
@@ -19,8 +20,9 @@ def query_registered_operations(include_experimental: bool = False) -> list[Oper
 
 def dump_operations(csv_file: str | os.PathLike[str], include_experimental: bool = False) -> None:
     """A line for each op: its name, whether it is experimental, whether it has a golden function."""
+    path = checked_path("dump_operations", "csv_file", csv_file)
     try:
-        with open(csv_file, "w", newline="", encoding="utf-8") as file:
+        with open(path, "w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             table.writerow(
                 ["python_fully_qualified_name", "is_experimental", "has_golden_function", "is_cpp_operation"]
@@ -30,7 +32,7 @@ def dump_operations(csv_file: str | os.PathLike[str], include_experimental: bool
                 has_golden = op.golden_function is not None
                 table.writerow([op.python_fully_qualified_name, is_experimental, has_golden, False])
     except OSError as error:
-        raise MeshError(f"dump_operations: cannot write {os.fspath(csv_file)}: {error}.") from None
+        raise MeshError(f"dump_operations: cannot write {readable(path)}: {error.strerror}.") from None
 
 
 def ClearKernelCache() -> None:

@@ -41,6 +41,7 @@ from softmesh.graph.session import (
     end_graph_capture_to_file,
     is_graph_capture_active,
 )
+from softmesh.input_files.text_files import checked_path, readable
 
 COMPARISON_RECORDS_FALLBACK_NAME = COMPARISON_RECORDS_FILE
 SUPPORTED_REPORT_VERSION = REPORT_VERSION
@@ -61,7 +62,9 @@ def import_report(
 
     `report_path` is one of them, or a folder: the second report of a rank has operations from 10,001 on.
     """
-    path, folder = Path(report_path), Path(output_dir)
+    where = "import_report"
+    path = Path(checked_path(where, "report_path", report_path))
+    folder = Path(checked_path(where, "output_dir", output_dir))
     reports = {file: _read(file) for file in _files(path)}
     database = folder / db_name
     captures: Counter[int] = Counter()
@@ -112,16 +115,19 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(path: Path) -> Report:
+    shown = readable(str(path))
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe or a device may never end
+        raise MeshError(f"import_report: {shown} is no report of a graph capture: it is not a plain file.")
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         graph, version = report["graph"], report["version"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
+        raise MeshError(f"import_report: {shown} is no report of a graph capture: {error!r}.") from None
     if version != SUPPORTED_REPORT_VERSION:
         named = reprlib.repr(version)
         raise MeshError(f"import_report: {path} has version {named}, known is {SUPPORTED_REPORT_VERSION}.")
     if not isinstance(graph, list) or not all(isinstance(node, dict) and "counter" in node for node in graph):
-        raise MeshError(f"import_report: {path} is no report of a graph capture: its graph is no list of nodes.")
+        raise MeshError(f"import_report: {shown} is no report of a graph capture: its graph is no list of nodes.")
     return dict(report)
 
 
@@ -139,7 +145,7 @@ def _import_one(cursor: sqlite3.Cursor, path: Path, report: Report, rank: int, b
         import_tensor_comparison_records(cursor, records or {}, rank)
         import_metadata(cursor, {**get_tt_metal_git_report_metadata(), **report.get("metadata", {})})
     except _MALFORMED as error:
-        raise MeshError(f"import_report: {path} is no report of a graph capture: {error!r}.") from None
+        raise MeshError(f"import_report: {readable(str(path))} is no report of a graph capture: {error!r}.") from None
 
 
 def _beside(report: Path, suffix: str) -> Any:

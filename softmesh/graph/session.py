@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from softmesh import epoch
-from softmesh.arguments import checked, refused
+from softmesh.arguments import checked
 from softmesh.callsite import user_call_site
 from softmesh.config import CONFIG
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
@@ -31,6 +31,7 @@ from softmesh.graph.comparison_records import (
 from softmesh.graph.machine_descriptors import cluster_text, mapping_text
 from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
+from softmesh.input_files.text_files import checked_path, readable
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.processes import current_context
 from softmesh.runtime.commands import observe
@@ -222,13 +223,13 @@ def _on_every_chip(meshes: Sequence[MeshDevice], told: Callable[[MeshDevice], Se
 
 
 def _write(path: str | os.PathLike[str], document: Any) -> None:
-    if not isinstance(path, str | os.PathLike):
-        raise refused("end_graph_capture_to_file", f"report_path must be a path, got {path!r}")
+    checked_path("end_graph_capture_to_file", "report_path", path)
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except (OSError, TypeError, ValueError) as error:
-        raise MeshError(f"ttnn.graph: cannot write {path}: {error}.") from None
+        cause = getattr(error, "strerror", None) or error
+        raise MeshError(f"ttnn.graph: cannot write {readable(str(path))}: {cause}.") from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from softmesh.arguments import described, refused
 from softmesh.errors import MeshError
 
 MOST_BYTES = 8 << 20
@@ -35,6 +36,14 @@ def readable(text: str) -> str:
 
 _WORD_SHOWN = 80
 _LONG_WORD = re.compile(r"\S{300,}")
+
+
+def checked_path(where: str, name: str, path: object) -> str:
+    """`path` as text; an error that names the argument where it can be none."""
+    found = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(found, str) or "\0" in found:
+        raise refused(where, f"{name} must be a path, got {described(path)}")
+    return found
 
 
 class FileError(MeshError):

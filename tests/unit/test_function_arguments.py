@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -235,8 +236,17 @@ def test_a_mesh_is_opened_and_not_made() -> None:
         ttnn.MeshDevice(ttnn.MeshShape(1, 2))
 
 
-@pytest.mark.parametrize("path", [3, None, b"x", "a\0b", "/nowhere/config.json"])
-def test_a_path_that_is_none_is_refused(path: object) -> None:
-    for function in (ttnn.save_config_to_json_file, ttnn.load_config_from_json_file):
-        with pytest.raises(ttnn.SoftmeshError):
+@pytest.mark.parametrize("path", [3, None, b"x", "a\0b", "/nowhere/config.json", "/dev/full", "a" * 300, "\x1b[31m/x"])
+def test_a_path_that_cannot_be_used_is_refused(path: object, tmp_path: Path) -> None:
+    """Also a device that could be read for ever, and without what a terminal would obey."""
+    functions: list[Callable[..., Any]] = [
+        ttnn.save_config_to_json_file,
+        ttnn.load_config_from_json_file,
+        ttnn.dump_operations,
+        ttnn.database.query_devices,
+        lambda path: ttnn.graph.import_report(path, tmp_path),
+    ]
+    for function in functions:
+        with pytest.raises(ttnn.SoftmeshError) as told:
             function(path)
+        assert "\x1b" not in str(told.value)
