@@ -150,6 +150,7 @@ shard_transfers = st.tuples(
 
 def buffer_program(mesh: ttnn.MeshDevice, drawn: list[tuple[str, int, frozenset[int], range, int]]) -> Program:
     buffer = MeshBuffer.create(ReplicatedBufferConfig(2 * PAGE), DeviceLocalBufferConfig(PAGE), mesh)
+    mesh.queues[0].enqueue_write_shards(buffer, shards([0, 1], PAGES), True)  # or a read would find nothing there
     made = Program({"mesh": mesh, "buffer": buffer, "queues": mesh.queues, "shards": shards, "box": box})
     for kind, queue, devices, pages, number in drawn:
         cells = frozenset(("buffer", device, page) for device in devices for page in pages)

@@ -54,16 +54,17 @@ class Recording:
         self.taken_back: dict[int, weakref.ref[Memory]] = {}  # by slot: allocated where an input was freed
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once
-        self._found: list[tuple[Span | None, Any]] = []  # by slot: where it lay, and how it was distributed
+        self._found: dict[int, tuple[Span | None, Any]] = {}  # by slot: where it lay, and how it was distributed
         self._made: set[int] = set()  # slots
         self._saved: dict[int, tuple[Memory, Any, Any]] = {}
 
     def slot(self, memory: Memory) -> int:
         known = self._slots.get(id(memory))
         if known is None or self._memories[known]() is not memory:  # an id lives as long as its object
-            known = self._slots[id(memory)] = len(self._memories)
+            known = len(self._memories)
+            self._found[known] = memory.span(), memory.dist
             self._memories.append(weakref.ref(memory))
-            self._found.append((memory.span(), memory.dist))
+            self._slots[id(memory)] = known  # the last: Ctrl-C may come before
         return known
 
     def compute(
