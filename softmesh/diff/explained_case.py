@@ -10,9 +10,10 @@ import torch
 from softmesh.diff.assembly import like, measured, value_of, whole_of
 from softmesh.diff.judgement import Judged, Judgement
 from softmesh.diff.result import Cause
-from softmesh.placement.placements import LOCAL, Placement
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
 
 CLOSE = 0.05  # the relative error that an explanation may leave, at most
+_ADDITIVE = ("add", "subtract")
 
 
 class Finding(NamedTuple):
@@ -67,5 +68,11 @@ class Case:
             (axis, word)
             for words in self.words
             for axis, word in enumerate(words)
-            if isinstance(word, kind) and axis < len(self.made) and self.made[axis] is LOCAL
+            if isinstance(word, kind) and axis < len(self.made) and self._is_lost(axis)
         ]
+
+    def _is_lost(self, axis: int) -> bool:
+        """A bias added on each device is no part of the whole, though the result may be reduced yet."""
+        shares = any(axis < len(words) and words[axis] is REPLICATE for words in self.words)
+        is_added_to = self.entry.name in _ADDITIVE and isinstance(self.made[axis], Partial) and shares
+        return self.made[axis] is LOCAL or is_added_to

@@ -180,7 +180,6 @@ class CompiledCall:
 
     __slots__ = (
         "_dist",
-        "_makes_activations",
         "_presented",
         "_room",
         "_shared",
@@ -211,7 +210,6 @@ class CompiledCall:
         room = room_for(output.spec, call.device.memory)
         self._room = room if room[1] else None  # of no bytes there is nothing to take
         self._presented = named
-        self._makes_activations = plan.makes_activations
 
     def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device, given = call.device, call.given
@@ -231,7 +229,6 @@ class CompiledCall:
             return self._stored(self.plan.run(values), call, args, kwargs)
         spec = self._spec
         storage = Storage(self.compute(*values), self._dist, device, spec, self._room, site)
-        storage.is_activation = self._makes_activations
         made = Tensor.make(storage, spec, self._topology)
         if commands.observers:
             self._tell([made], call, args, kwargs, storage.claim)
@@ -344,7 +341,6 @@ def stored(plan: Plan, results: tuple[torch.Tensor, ...], operand: Tensor, targe
         made, given = [], operand.storage
         for result, output in zip(results, plan.outputs, strict=True):
             storage = Storage(result, output.dist, given.device)
-            storage.is_activation = plan.makes_activations or (plan.is_view and given.is_activation)
             if plan.is_view:
                 storage.use_memory_of(given, output.spec)
             made.append(Tensor.make(storage, output.spec, output.topology))

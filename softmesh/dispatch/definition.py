@@ -61,14 +61,6 @@ def operands_read(signature: Signature, call: BoundCall) -> list[Tensor]:
     ]
 
 
-# What the layers of a model hand on. A parameter, and what was only moved or scaled, comes from none of these.
-_ACTIVATIONS = frozenset(
-    {
-        *("add", "subtract", "matmul", "linear", "embedding", "gelu", "relu", "silu", "softmax"),
-        *("layer_norm", "rms_norm", "scaled_dot_product_attention", "scaled_dot_product_attention_decode"),
-        *("all_reduce", "all_gather", "reduce_scatter", "mesh_partition", "experimental.all_gather_async"),
-    }
-)
 _IN_PLACE = ("input", "tensor", "running")  # how an operand is named that is changed, and not only written to
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
@@ -117,10 +109,6 @@ class Definition:
     results: str = "Tensor"  # the type of what a call returns
     forms: tuple[str, ...] = ()  # other ways to call it, which `rearrange` turns into its own
     provided: tuple[str, ...] = ()  # arguments that `rearrange` adds, and no caller gives
-
-    @property
-    def makes_activations(self) -> bool:
-        return self.name in _ACTIVATIONS
 
     @property
     def changes_in_place(self) -> bool:

@@ -38,7 +38,6 @@ from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_r
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.hardware.enums import BufferType
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import Partial
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks, without_gradients
@@ -146,7 +145,7 @@ class Operation(EntryPoint):
         marking = definition.marking(bound) if is_marked else None
         is_tracked = GRADIENTS.in_use and tracks(data)
         plan, results = without_gradients(lambda: self._planned(bound)) if is_tracked else self._planned(bound)
-        _tell_remarks(plan, tensors)
+        _tell_remarks(plan)
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None
         parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
@@ -200,7 +199,6 @@ class Operation(EntryPoint):
         form = tuple(part for part in key if not isinstance(part, Distribution))
         if definition.program_key is not None:
             form = definition.program_key(bound, plan)
-        plan.makes_activations = definition.makes_activations
         plan.program = None if definition.is_part else self._programs.setdefault(form, object())
         return plan, results
 
@@ -410,9 +408,9 @@ def _shard_grids(tensors: Sequence[object]) -> Iterator[CoreRangeSet]:
             yield config.shard_spec.grid
 
 
-def _tell_remarks(plan: Plan, tensors: Sequence[Tensor]) -> None:
+def _tell_remarks(plan: Plan) -> None:
     if plan.problem is not None and plan.is_share:
-        tell = warn if _are_activations(tensors) else doubt
+        tell = doubt if plan.is_bias else warn
         tell(plan.problem, PartialWarning)
     elif plan.problem is not None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
@@ -420,13 +418,6 @@ def _tell_remarks(plan: Plan, tensors: Sequence[Tensor]) -> None:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
     for text in plan.doubts:
         doubt(text, SoftmeshWarning)
-
-
-def _are_activations(tensors: Sequence[Tensor]) -> bool:
-    """Whether what is added to contributions was computed on the mesh, so that nobody has divided it beforehand."""
-    placements = [tensor.view_distribution().placements for tensor in tensors]
-    added = [t for t, words in zip(tensors, placements, strict=True) if not any(isinstance(w, Partial) for w in words)]
-    return all(tensor.storage.is_activation for tensor in added)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

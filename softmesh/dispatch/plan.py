@@ -98,7 +98,7 @@ class Plan:
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
     is_share: bool = False  # the problem is none where each device adds its share
-    makes_activations: bool = False
+    is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
@@ -259,12 +259,13 @@ def stored_as_told(result: torch.Tensor, dist: Distribution) -> Adapt:
 
 
 class Misuse(NamedTuple):
-    """Of a Partial: which operand it is, and along which axis of the mesh. `is_share` as in UsesPartial."""
+    """Of a Partial: which operand it is, and along which axis of the mesh. The rest as in UsesPartial."""
 
     operand: int
     axis: int
     word: Placement
     is_share: bool = False
+    is_bias: bool = False
 
 
 def result_distributions(
@@ -285,8 +286,8 @@ def result_distributions(
         except UsesPartial as use:
             word = Partial("sum") if use.index == UsesPartial.OWN_PRODUCT else at[use.index]
             assert word is not None
-            misused.append(Misuse(use.index, axis, word, use.is_share))
-            answer = [word if use.is_share else LOCAL] * len(out_shapes)
+            misused.append(Misuse(use.index, axis, word, use.is_share, use.is_bias))
+            answer = [word if use.is_bias else LOCAL] * len(out_shapes)
         for output, word in zip(words, answer, strict=True):
             output.append(word)
     label = _label(real)

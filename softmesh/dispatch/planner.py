@@ -334,8 +334,9 @@ class Planner:
         plan.outputs = tuple(Output(spec, dist) for spec, dist in zip(specs, found, strict=True))
         plan.is_view = local.keeps_memory and keeps_pages(self.tensors[0].spec, specs[0])
         if misused:
-            index, axis, word, _ = misused[0]
+            index, axis, word, *_ = misused[0]
             devices, plan.is_share = dists[0].devices[axis], all(misuse.is_share for misuse in misused)
+            plan.is_bias = all(misuse.is_bias for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
         plan.doubts += tuple(self._doubts_of_splits(local, dists, found, tuple(specs[0].shape)))

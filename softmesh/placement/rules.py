@@ -55,15 +55,15 @@ class UsesPartial(Exception):
     """Operand `index` is Partial, and the op is not linear in it.
 
     OWN_PRODUCT: a matmul's own product is a partial sum, and a bias was to be added on each device.
-    `is_share`: it is right all the same where what each device adds is its share of the whole; the result is a
-    contribution then, as the operand was.
+    `is_share`: it is right all the same where what each device adds is its share of the whole. `is_bias`: of one dim,
+    as biases are, which programs divide beforehand; the result is a contribution then, as the operand was.
     """
 
     OWN_PRODUCT = -1
 
-    def __init__(self, index: int, is_share: bool = False) -> None:
+    def __init__(self, index: int, is_share: bool = False, is_bias: bool = False) -> None:
         super().__init__(index)
-        self.index, self.is_share = index, is_share
+        self.index, self.is_share, self.is_bias = index, is_share, is_bias
 
 
 def refuse_partial(at: Situation) -> None:
@@ -141,7 +141,13 @@ def additive(at: Situation) -> Placement:
     is_sum = len(partials) == 1 and op == "sum"
     if is_sum and all(_is_stacked(word, shape, at.out_shape) for word, shape in zip(at.words, at.shapes, strict=True)):
         return LOCAL
-    return _first_partial(at, is_share=is_shared and is_sum)
+    added = [shape for word, shape in zip(at.words, at.shapes, strict=True) if word is REPLICATE]
+    is_bias = is_shared and is_sum and bool(added) and all(map(_is_vector, added))
+    return _first_partial(at, is_shared and is_sum, is_bias)
+
+
+def _is_vector(shape: Dims | None) -> bool:
+    return shape is not None and sum(n > 1 for n in shape) <= 1
 
 
 def _is_stacked(word: Placement | None, shape: Dims | None, out_shape: Dims) -> bool:
@@ -151,8 +157,8 @@ def _is_stacked(word: Placement | None, shape: Dims | None, out_shape: Dims) -> 
     return isinstance(word, Shard) and shape is not None and out_shape[word.dim - len(shape)] != shape[word.dim] == 1
 
 
-def _first_partial(at: Situation, is_share: bool = False) -> Placement:
-    raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)), is_share)
+def _first_partial(at: Situation, is_share: bool = False, is_bias: bool = False) -> Placement:
+    raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)), is_share, is_bias)
 
 
 @placed("Split as the operands are, where their splits line up. A partial sum times what all devices share stays one.")
@@ -282,7 +288,8 @@ def matmul(at: Situation) -> Placement:
         if bias is product or is_own or (bias is REPLICATE and product.op == "avg"):
             return product
         is_share = bias is REPLICATE and product.op == "sum"
-        raise UsesPartial(2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT, is_share)
+        index = 2 if isinstance(bias, Partial) else UsesPartial.OWN_PRODUCT
+        raise UsesPartial(index, is_share, is_share and _is_vector(at.shapes[2]))
     if isinstance(bias, Partial):
         raise UsesPartial(2)
     if product is LOCAL:

@@ -68,7 +68,6 @@ class Storage:
         "dist",
         "freed",
         "gradient",
-        "is_activation",
         "is_handed_on",
         "notes",
         "pending",
@@ -97,7 +96,6 @@ class Storage:
         self.undefined: Undefined | None = None  # pieces that no op has written yet
         self.freed: RawSite | None = None  # the line that deallocated it
         self.gradient: torch.Tensor | None = None  # what backward passes have brought, not yet taken away
-        self.is_activation = False  # computed on the mesh: no parameter that a program may have divided beforehand
         self.is_handed_on = False  # by an op that returned the very tensor it was given, to be held under two names
         self.notes: ValueNotes | None = None  # of a persistent buffer, or of a gradient
         self._memory: Pool | PerCoreRoom | SharedMemory | None = None

@@ -220,4 +220,4 @@ def _addmm_rule(at: rules.Situation) -> rules.Placement:
         return rules.matmul(_some(at, *order))
     except rules.UsesPartial as use:
         is_own = use.index == rules.UsesPartial.OWN_PRODUCT
-        raise rules.UsesPartial(use.index if is_own else order[use.index], use.is_share) from None
+        raise rules.UsesPartial(use.index if is_own else order[use.index], use.is_share, use.is_bias) from None

@@ -224,7 +224,7 @@ def a_bias_on_one_device_only(mesh):
     mend="Add it after the sum, on one device only, or divided by the number of devices.",
 )
 def a_bias_that_all_devices_add(mesh):
-    ttnn.all_reduce(ttnn.add(contributions(mesh), copies(mesh)), cluster_axis=1)
+    ttnn.all_reduce(ttnn.add(contributions(mesh), copies(mesh, (1, 128))), cluster_axis=1)
 
 
 @mistake(
@@ -234,7 +234,7 @@ def a_bias_that_all_devices_add(mesh):
     mend="Add it after the sum, or divided by the number of devices.",
 )
 def a_bias_of_a_product_that_is_still_to_be_summed(mesh):
-    ttnn.all_reduce(ttnn.linear(*factors(mesh), bias=copies(mesh)), cluster_axis=1)
+    ttnn.all_reduce(ttnn.linear(*factors(mesh), bias=copies(mesh, (1, 128))), cluster_axis=1)
 
 
 @mistake(
@@ -244,7 +244,7 @@ def a_bias_of_a_product_that_is_still_to_be_summed(mesh):
     mend="all_reduce before the gelu.",
 )
 def a_sum_with_a_bias_is_forgotten(mesh):
-    ttnn.gelu(ttnn.linear(*factors(mesh), bias=copies(mesh)))
+    ttnn.gelu(ttnn.linear(*factors(mesh), bias=copies(mesh, (1, 128))))
 
 
 @mistake(
@@ -254,8 +254,7 @@ def a_sum_with_a_bias_is_forgotten(mesh):
     mend="all_reduce first, then add the residual.",
 )
 def a_residual_that_all_devices_add(mesh):
-    residual = ttnn.rms_norm(copies(mesh))
-    ttnn.all_reduce(ttnn.add(contributions(mesh), residual), cluster_axis=1)
+    ttnn.all_reduce(ttnn.add(contributions(mesh), copies(mesh)), cluster_axis=1)
 
 
 @right
