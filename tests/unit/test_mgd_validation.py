@@ -226,3 +226,10 @@ def test_the_error_begins_with_the_runtimes_report(tmp_path):
     )
     assert f"{path}:1: error: Top level instance is required [mgd/no-top-level-instance]\n    fix: add" in text
     assert [finding.rule for finding in refused.value.findings] == ["mgd/no-top-level-instance"]
+
+
+def test_levels_of_graphs_have_one_remedy():
+    levels = graph(node(), type='type: "POD"') + graph(node(), name="G1", type='type: "CLUSTER"')
+    fixes = [one.fix for one in errors(check_text(mesh() + levels + TOP_GRAPH)) if one.rule == "mgd/not-a-fabric"]
+    assert len(fixes) == 2
+    assert all("softmesh flatten" in fix for fix in fixes)

@@ -40,7 +40,7 @@ def compatibility(message: Any, places: Place) -> Iterator[Finding]:
         )
         yield error("several-graphs", text, fix, graphs[1][1])
     for graph, place, who in graphs:
-        yield from _runtime_graph(graph, place, who)
+        yield from _runtime_graph(graph, place, who, is_level=len(graphs) > 1)
 
 
 def _runtime_mesh(mesh: Any, place: Place, who: str) -> Iterator[Finding]:
@@ -59,10 +59,14 @@ def _runtime_mesh(mesh: Any, place: Place, who: str) -> Iterator[Finding]:
         yield error("not-two-dimensional", text, fix, place.of("host_topology"))
 
 
-def _runtime_graph(graph: Any, place: Place, who: str) -> Iterator[Finding]:
+def _runtime_graph(graph: Any, place: Place, who: str, *, is_level: bool) -> Iterator[Finding]:
+    """`is_level`: there are others, which it is in or which are in it."""
     if graph.type != "FABRIC":
         text = f"{_PREFIX}There can only be one FABRIC level graph {who}"
-        yield error("not-a-fabric", text, f'write type: "FABRIC" instead of "{graph.type}"', place.of("type"))
+        fix = f'write type: "FABRIC" instead of "{graph.type}"'
+        if is_level:
+            fix = "softmesh flatten, as above: a level cannot be a graph of its own"
+        yield error("not-a-fabric", text, fix, place.of("type"))
     for i, connection in enumerate(graph.connections):
         if len(connection.nodes) != 2:
             text = f"{_PREFIX}Connections must have exactly 2 nodes {who}"
