@@ -15,7 +15,8 @@ from softmesh.systems.named_systems import load
 
 pytestmark = pytest.mark.usefixtures("mpi")
 
-PROGRAM = Path(__file__).parent / "fixtures" / "ranks" / "big_mesh.py"
+PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
+PROGRAM = PROGRAMS / "big_mesh.py"
 TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 DEADLINE = 120  # seconds: for a hang, not for speed
 
@@ -40,12 +41,12 @@ def told(output: str) -> list[str]:
     return [line.partition("<stdout>: ")[2] or line for line in output.splitlines() if line.strip()]
 
 
-def bindings(folder: Path, hosts: tuple[int, int]) -> Path:
+def bindings(folder: Path, hosts: tuple[int, int], rows: int = 2) -> Path:
     (folder / "big.textproto").write_text(
         f"""
         mesh_descriptors {{
           name: "Big" arch: WORMHOLE_B0
-          device_topology {{ dims: [ 2, 4 ] }} host_topology {{ dims: [ {hosts[0]}, {hosts[1]} ] }}
+          device_topology {{ dims: [ {rows}, 4 ] }} host_topology {{ dims: [ {hosts[0]}, {hosts[1]} ] }}
           channels {{ count: 2 policy: RELAXED }}
         }}
         top_level_instance {{ mesh {{ mesh_descriptor: "Big" mesh_id: 0 }} }}
@@ -92,3 +93,9 @@ def test_two_hosts_that_keep_in_step_give_the_same_tensors_and_each_drift_is_not
     assert noticed == (
         "noticed order_of_ops order_of_allocations freed_by_one forgotten_by_one another_argument another_collective"
     )
+
+
+def test_a_mesh_is_closed_while_another_on_the_same_ranks_goes_on(tmp_path):
+    binding = ["--rank-binding", str(bindings(tmp_path, (1, 4), rows=4))]
+    said = run([*TT_RUN, *binding, "--", sys.executable, str(PROGRAMS / "two_meshes.py")], tmp_path)
+    assert told(said) == ["closed one after the other"]

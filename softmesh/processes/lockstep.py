@@ -174,7 +174,7 @@ class Lockstep:
 
     def closed(self) -> None:
         """A mesh is closed; with the last one this rank has made all its calls, unless an error ends it early."""
-        self._meshes = max(0, self._meshes - 1)
+        self._meshes -= 1
         if self._meshes > 0 or sys.exc_info()[0] is not None or self._board is None:
             self.check()
         else:

@@ -83,7 +83,8 @@ def _grid_of(ranks: RankGrid, spans: Sequence[range], hosts: Extents) -> RankGri
     known = _PARTS.setdefault(ranks, {})
     if tuple(spans) not in known:
         members = [_number(place, ranks.hosts) for place in product(*spans)]
-        known[tuple(spans)] = RankGrid(ranks.context.create_sub_context(members), hosts)
+        known[tuple(spans)] = part = RankGrid(ranks.context.create_sub_context(members), hosts)
+        part.calls.opened()  # parts of several meshes on the same processes make their calls as one
     return known[tuple(spans)]
 
 
