@@ -215,6 +215,7 @@ def test_a_launcher_without_its_compiled_libraries_keeps_strangers_from_mpirun_t
     command = [sys.executable, launcher, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
     job = run_job([*command, str(PROGRAMS / "ending.py"), "sleep"], tmp_path, asleep, SOFTMESH_TIMEOUT=FAR)
     assert (job.code, job.left) == (0, {}), job.output
+    assert strangers, "no door was found: this looks in the wrong place"
     assert answered <= set(_LOOPBACKS)
     for line in strangers:
         line.close()

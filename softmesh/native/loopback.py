@@ -17,6 +17,11 @@ def library() -> Path | None:
     return next((path for path in beside if path.exists()), None)
 
 
+def is_preloaded(environ: Mapping[str, str]) -> bool:
+    """Whether `with_loopback_only` made it, and found the library."""
+    return _LAUNCHER in environ
+
+
 def with_loopback_only(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of an mpirun that only what this process starts shall reach; its ranks get the one it was."""
     found = library()

@@ -23,7 +23,6 @@ _GET_DESCRIPTOR = 438  # the number of the system call pidfd_getfd, on every kin
 _ATTACH_FILTER = 26  # SO_ATTACH_FILTER
 _TABLES = ("tcp", "tcp6")
 _LISTENS, _CONNECTED = "0A", "01"
-_NOWHERE = "0" * 8  # how the address begins at which a socket listens on every interface
 _OF_A_SOCKET = "socket:["
 _SILENCE_SECONDS = 300
 _MOST_LOOKS, _SECONDS_BETWEEN_LOOKS = 50, 0.002  # a signal to the launcher waits as long
@@ -47,6 +46,15 @@ class _Socket(NamedTuple):
     other: str
     state: str
     inode: str
+
+    @property
+    def port(self) -> str:
+        return self.own.rpartition(":")[2]
+
+    @property
+    def is_everywhere(self) -> bool:
+        """On every interface, not the loopback alone; a connection to it has the address of one of them."""
+        return set(self.own.rpartition(":")[0]) == {"0"}
 
 
 class DoorKeeper:
@@ -73,8 +81,8 @@ class DoorKeeper:
             lines = _lines(table)
             mine = [line for line in lines if line.inode in own and line.inode not in self._known]
             self._close_to_others(mpirun, own, [line for line in mine if line.state == _LISTENS])
-            doors = {line.own for line in lines if line.state == _LISTENS and line.inode in own}
-            asked = [line for line in mine if line.own in doors and line.state == _CONNECTED]
+            doors = {line.port for line in lines if line.state == _LISTENS and line.inode in own}
+            asked = [line for line in mine if line.port in doors and line.state == _CONNECTED]
             for stranger in self._strangers(lines, asked):
                 dismissed = True
                 with _copied(mpirun, own[stranger.inode]) as connection:
@@ -85,7 +93,7 @@ class DoorKeeper:
         for listener in listeners:
             program = _Filter(1, ctypes.pointer(_KEEP_NOTHING))
             with _copied(mpirun, own[listener.inode]) as door:
-                if listener.own.startswith(_NOWHERE):
+                if listener.is_everywhere:
                     door.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, bytes(program))
                 else:  # who says nothing is not seen by mpirun
                     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SILENCE_SECONDS)

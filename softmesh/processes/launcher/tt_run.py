@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from softmesh.errors import SoftmeshError
-from softmesh.native.loopback import library, with_loopback_only
+from softmesh.native.loopback import is_preloaded, with_loopback_only
 from softmesh.processes.bindings.launch_files import launch_directory
 from softmesh.processes.bindings.rank_bindings import BindingsError
 from softmesh.processes.explainer import Explainer
@@ -197,8 +197,8 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own
         with swept(own) as sweeper, with_fork_server(job, own, sweeper.watch) as started:
             command = started.command(passed_on=[*reports.environment])
-            is_guarded = of_mpirun is own or library() is not None
-            doors = None if is_guarded else DoorKeeper(sweeper.sessions)
+            needs_keeper = job.stays_here(environ) and not is_preloaded(of_mpirun)
+            doors = DoorKeeper(sweeper.sessions) if needs_keeper else None
             outcome = run(command, job.directory, of_mpirun, partial(reports.verdict, doors), sweeper)
         reports.ended(outcome)
     is_explained = reports.explainer.verdict is not None or bool(outcome.killed_by)
