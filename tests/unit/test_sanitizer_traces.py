@@ -155,3 +155,34 @@ def test_a_trace_says_where_its_input_was_deallocated(mesh):
     with pytest.raises(RuntimeError, match=rf"deallocated since \(at test_sanitizer_traces\.py:{here}\)"):
         ttnn.execute_trace(mesh, trace)
     ttnn.release_trace(mesh, trace)
+
+
+def test_what_a_capture_recorded_that_failed_at_its_end_is_forgotten(idle_machine):
+    ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 7))])
+    with ttnn.create_mesh_device(MeshShape(1, 4), trace_region_size=4096) as mesh:
+        x = on_mesh(mesh)
+        semaphores = [ttnn.create_global_semaphore(mesh, cores, 0) for _ in range(2)]
+
+        def gathered():
+            return ttnn.experimental.all_gather_async(
+                x, dim=1, multi_device_global_semaphore=semaphores, cluster_axis=1, topology=ttnn.Topology.Linear
+            )
+
+        with watched() as findings:
+            gathered()
+            ttnn.relu(x)
+            ttnn.synchronize_device(mesh)
+            for semaphore in semaphores:
+                ttnn.reset_global_semaphore_value(semaphore, 0)
+            trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+            gathered()
+            for _ in range(20):
+                ttnn.relu(x)
+            with pytest.raises(ttnn.MeshError, match="trace_region_size"):
+                ttnn.end_trace_capture(mesh, trace, cq_id=0)
+            trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+            gathered()
+            ttnn.end_trace_capture(mesh, trace, cq_id=0)
+            ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+        assert findings == []

@@ -88,7 +88,11 @@ class ChipSkew:
     def record(self, command: Command, device: MeshDevice) -> None:
         """It is part of a trace."""
         mesh = self._meshes.get(device)
-        if mesh is not None:
+        if mesh is None:
+            return
+        if command.name == "begin_trace_capture":
+            mesh.recorded.pop(command.queue, None)  # of a capture that failed at its end
+        else:
             mesh.recorded.setdefault(command.queue, []).append(_work_of(command, mesh))
 
     def note(self, command: Command, device: MeshDevice) -> None:
