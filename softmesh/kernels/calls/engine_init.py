@@ -25,8 +25,8 @@ class Init:
 
     `takes` says what its arguments are: circular buffers for unpacker `a`, `b` or both (`2`) and for the packer (`o`),
     whether products are transposed (`t`), the dims of their blocks (`#`), whether element-wise ops accumulate (`+`),
-    `-` for anything else. An init
-    that `starts` sets formats up; the others leave them as they are. What C++ writes in angle brackets is the variant.
+    `-` for anything else. An init that `starts` sets formats up; the others leave them as they are. What C++ writes in
+    angle brackets is the variant.
     """
 
     def __init__(self, name: str, op: str, takes: str, *, starts: bool, variant: tuple[str, ...] = ()) -> None:

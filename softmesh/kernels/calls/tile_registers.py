@@ -118,8 +118,9 @@ def write_page(thread: KernelThread, fifo: Fifo, address: int, values: torch.Ten
         values = values + unpack(thread.core.read(address, tile.get_tile_size(dtype)), dtype, tile)
     content = Content(dtype, is_packed=True)
     check_stored(thread, "pack_tile", content, thread.core.content_at(address) if fifo.is_aliased else None)
-    thread.core.write(address, pack(values, dtype, tile))
-    thread.core.note_content(address, content)
+    packed = pack(values, dtype, tile)
+    thread.core.write(address, packed)
+    thread.core.note_content(address, packed.shape[-1], content)
 
 
 def pack_reconfig_l1_acc(l1_acc_en: int) -> None:

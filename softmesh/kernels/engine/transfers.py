@@ -48,7 +48,7 @@ class Transfers:
         if access is None:
             access = self._reading[self.trid] = Access(self.thread.clock, "noc_async_read")
         self.core.write(to, source.read(address, size, access), access)
-        self.core.note_content(to, source.content_at(address))
+        self.core.note_content(to, size, source.content_at(address))
 
     def write(self, start: int, size: int, target: Endpoint, address: int) -> None:
         self._check(target, address, start, size, is_read=False)
@@ -61,7 +61,7 @@ class Transfers:
         content = self._stored(start, target, address)
         target.write(address, self.core.read(start, size, access), access)
         if isinstance(target, Core):
-            target.note_content(address, content)
+            target.note_content(address, size, content)
 
     def _stored(self, start: int, target: Endpoint, address: int) -> Content | None:
         """What is about to be written."""
@@ -197,7 +197,7 @@ class PendingTransfer:
     def complete(self) -> None:
         self.target.write(self.address, self.values)
         if isinstance(self.target, Core):
-            self.target.note_content(self.address, self.content)
+            self.target.note_content(self.address, self.size, self.content)
 
 
 class DelayedTransfers(Transfers):

@@ -113,6 +113,17 @@ class L1BufferRegion:
         self._bank = bank
         self._device = device
 
+    def slot(self, address: int) -> int:
+        """Where the page begins that would cover the address."""
+        paged = self.memory.paged
+        return address - (address - paged.address) % paged.aligned_page_size
+
+    def is_spare(self, address: int) -> bool:
+        """Whether this bank has no page there: a buffer takes the same addresses of all banks, full or not."""
+        paged = self.memory.paged
+        is_sharded = isinstance(paged.layout.page_map, Sharded)
+        return not is_sharded and paged.page_at(self._bank, self.slot(address)) is None
+
     def read(self, address: int, size: int) -> torch.Tensor:
         pages = self.memory.paged.layout.page_map
         if isinstance(pages, Sharded) and self._bank not in pages.banks:
@@ -174,7 +185,8 @@ class Core:
         self._starts: list[int] = []
         self._waiting: dict[int, list[KernelThread]] = {}  # for a change of the word at an address
         self._written: Known = {}  # what those had done by then who wrote anything from another core
-        self._contents: dict[int, Content] = {}  # of circular buffers, by where they begin
+        self._contents: dict[int, Content] = {}  # of pages of circular buffers, by where they begin
+        self._least_content = 0  # the size of the smallest of them
         self._arriving: dict[int, Access] = {}  # transfers from other cores, by the number of the thread
         self.touched = TouchedBytes(self)
         self.signals = Signals(self)
@@ -201,10 +213,18 @@ class Core:
         at = bisect_right(self._starts, address) - 1
         region = self._regions[at] if at >= 0 else None
         if region is None or region.end <= address:
-            region = self.chip.l1_buffer(self, address)
+            held = self.chip.l1_buffer(self, address)
+            region = held if held is None or not held.is_spare(address) else self._spare(held, address)
         if region is None or address + size > region.end:
             raise MeshError(self._nobody(address, size, region))
         return region
+
+    def _spare(self, held: L1BufferRegion, address: int) -> CircularBufferRegion:
+        """Room in a bank without a page of the buffer: scratch for kernels of this core during the launch."""
+        name = f"room beside {held.name}"
+        found = CircularBufferRegion(self, name, held.slot(address), held.memory.end - held.slot(address))
+        self.add_region(found)
+        return found
 
     def _nobody(self, address: int, size: int, region: Region | None) -> str:
         text = f"L1 bytes {address} to {address + size - 1} of {self} belong to "
@@ -246,7 +266,8 @@ class Core:
         if self.strict is not None:
             self.strict.writing(address, size)
         region.write(address, values)
-        self._contents.pop(address, None)
+        if self._contents:
+            self._forget_contents(address, size)
         if self._waiting:
             self._wake(address, size)
 
@@ -257,9 +278,17 @@ class Core:
         if access is not None and access.thread.core is not self and values.numel() == WORD:
             self.signals.check(access, address, word_of(values), adds=False)
 
-    def note_content(self, address: int, content: Content | None) -> None:
+    def _forget_contents(self, address: int, size: int) -> None:
+        """Something else begins where these pages began."""
+        self._contents.pop(address, None)
+        if size > self._least_content:
+            for start in [at for at in self._contents if address < at < address + size]:
+                del self._contents[start]
+
+    def note_content(self, address: int, size: int, content: Content | None) -> None:
         """Of what was just written there."""
         if content is not None:
+            self._least_content = min(size, self._least_content) if self._contents else size
             self._contents[address] = content
 
     def content_at(self, address: int) -> Content | None:

@@ -5,6 +5,7 @@ from catalogue import Told, mistake, right
 from kernel_launches import BYTES, fill, launched, line, pages_of, right_of, tiles
 
 import softmesh as ttnn
+from softmesh import metal
 from softmesh.kernels import (
     L1Pointer,
     cb_pop_front,
@@ -26,6 +27,7 @@ from softmesh.kernels import (
     noc_async_write,
     noc_async_write_barrier,
     noc_async_write_multicast,
+    noc_async_write_tile,
     noc_async_writes_flushed,
     noc_semaphore_inc,
     noc_semaphore_set,
@@ -72,6 +74,25 @@ def gathered(mesh, place_of, *, signals=2):
 )
 def two_cores_write_one_page_of_a_third(mesh):
     gathered(mesh, lambda me: 0)
+
+
+@right
+def a_page_of_a_buffer_in_l1_is_scratch_of_another_core(mesh):
+    """A buffer takes its addresses in all banks; those without a page of it are free to be used."""
+    source, target = tiles(mesh), tiles(mesh, 0.0)
+    local = metal.DeviceLocalBufferConfig(page_size=BYTES, buffer_type=ttnn.BufferType.L1)
+    buffer = metal.MeshBuffer.create(metal.ReplicatedBufferConfig(BYTES), local, mesh)
+    scratch = buffer.address()
+
+    def kernel():
+        for page in range(4):
+            noc_async_read_tile(page, pages_of(source), scratch)
+            noc_async_read_barrier()
+            noc_async_write_tile(page, pages_of(target), scratch)
+            noc_async_write_barrier()
+
+    launched(mesh, kernel)
+    assert torch.equal(ttnn.to_torch(ttnn.get_device_tensors(target)[0]), torch.ones(64, 64).bfloat16())
 
 
 @right

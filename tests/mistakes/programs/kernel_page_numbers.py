@@ -15,9 +15,13 @@ from softmesh.kernels import (
     copy_tile,
     fill_tile,
     get_absolute_logical_x,
+    get_noc_addr,
     get_read_ptr,
     get_write_ptr,
     init_sfpu,
+    my_x,
+    my_y,
+    noc_async_read,
     noc_async_read_barrier,
     noc_async_read_tile,
     noc_async_write_barrier,
@@ -226,6 +230,37 @@ def integers_are_read_as_floats(mesh):
 def circular_buffers_have_the_format_of_their_tensors(mesh):
     for dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b):
         through_compute(mesh, dtype, (dtype, dtype))
+
+
+@right
+def two_pages_are_moved_at_once_over_what_was_in_another_format(mesh):
+    brief, source = tiles(mesh), ttnn.typecast(tiles(mesh, 2.0), ttnn.float32)
+    size = ttnn.tile_size(ttnn.float32)
+
+    def reader():
+        for i in range(4):  # numbers of 2 bytes, which nobody computes with
+            noc_async_read_tile(i, pages_of(brief), tile_of(i))
+        noc_async_read_barrier()
+        for i in range(2):
+            noc_async_read_tile(i, pages_of(source, size), get_write_ptr(1) + i * size)
+        noc_async_read_barrier()
+        cb_reserve_back(0, 2)
+        noc_async_read(get_noc_addr(my_x[0], my_y[0], get_write_ptr(1)), get_write_ptr(0), 2 * size)
+        noc_async_read_barrier()
+        cb_push_back(0, 2)
+
+    def compute():
+        unary_op_init_common(0, 0)
+        cb_wait_front(0, 2)
+        tile_regs_acquire()
+        for i in range(2):
+            copy_tile(0, i, i)
+        tile_regs_commit()
+        tile_regs_wait()
+        tile_regs_release()
+        cb_pop_front(0, 2)
+
+    launched(mesh, reader, lambda: None, compute, indexes={0: ttnn.float32, 1: ttnn.float32})
 
 
 @right
