@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from operands import R, S, put, random
 import softmesh as ttnn
 from softmesh.autograd.function import Function, recomputed
 from softmesh.autograd.leaves import backward_all
-from softmesh.runtime.grad_mode import without_gradients
+from softmesh.train import checkpoints
 
 SUM = ttnn.Partial("sum")
 
@@ -491,14 +492,34 @@ def test_what_is_scattered_around_a_ring_comes_back_as_from_reduce_scatter(idle_
         torch.testing.assert_close(*found)
 
 
-def test_gradients_are_on_again_however_a_call_without_them_ends():
-    def interrupted() -> None:
-        assert not torch.is_grad_enabled()
+def test_gradients_are_on_again_wherever_ctrl_c_ends_a_call(idle_machine, monkeypatch, tmp_path):
+    """Torch's own `with no_grad()` leaves them off for good where Ctrl-C comes as it ends."""
+
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        without_gradients(interrupted)
-    assert torch.is_grad_enabled()
-    with torch.no_grad():
-        assert without_gradients(lambda: 3) == 3
-        assert not torch.is_grad_enabled()
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 4)) as mesh:
+        model = ttnn.train.Linear(mesh, 32, 32, ttnn.train.Initial(0))
+        optimizer, x = ttnn.train.AdamW(model), put(random(4, 32), mesh)
+        squares(model(x)).backward()
+        checkpoints.save(tmp_path, model, optimizer=optimizer, step=1)
+        ttnn.relu(x)
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        ttnn.relu(x)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        calls: dict[str, Callable[[], object]] = {
+            "forward and backward": lambda: squares(model(x)).backward(),
+            "sum of gradients": lambda: ttnn.train.sync_gradients(model, 1),
+            "step": optimizer.step,
+            "replay": lambda: ttnn.execute_trace(mesh, trace, cq_id=0),
+            "load": lambda: checkpoints.load(tmp_path, model, optimizer=optimizer),
+        }
+        monkeypatch.setattr(torch.no_grad, "__exit__", interrupted)
+        left_off = set()
+        for name, call in calls.items():
+            with suppress(KeyboardInterrupt):
+                call()
+            if not torch.is_grad_enabled():
+                left_off.add(name)
+                torch.set_grad_enabled(True)
+        assert left_off == set()

@@ -15,7 +15,7 @@ from softmesh import epoch, value_free
 from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError
 from softmesh.native.gpu_kernels import small_too
-from softmesh.runtime.grad_mode import GRADIENTS
+from softmesh.runtime.grad_mode import GRADIENTS, without_gradients
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.traces.cuda_graph import GraphedReplay
 from softmesh.runtime.traces.overwritten_memory import OverwrittenMemory
@@ -172,8 +172,7 @@ class Trace:
                 now = self._present(memory).dist.with_label(placed.label)
                 as_captured = as_captured and now is placed
         if GRADIENTS.in_use and torch.is_grad_enabled():
-            with torch.no_grad():  # as it was recorded: a replay has no way back to its inputs
-                self._run(memories, as_captured)
+            without_gradients(partial(self._run, memories, as_captured))  # a replay has no way back to its inputs
         else:
             self._run(memories, as_captured)
         if not self._has_run:

@@ -11,6 +11,7 @@ import warnings
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.input_files.text_files import readable
+from softmesh.runtime.grad_mode import without_gradients
 from softmesh.tensor.checksums import checksum
 from softmesh.tensor.dtype import facts
 from softmesh.train.checkpoints import folders, index, random_state
@@ -200,7 +202,7 @@ def load(
         optimizer.load_state_dict(state)
     if scheduler is not None and schedule is not None:
         scheduler.load_state_dict(schedule)
-    _fill(own, values)
+    without_gradients(partial(_fill, own, values))
     if random is not None:
         random_state.restore(random)
     return Loaded(found.step, folder, found.mesh, found.axes, found.extra, parts.bytes_read)
@@ -311,7 +313,6 @@ def _random_of(folder: Path, found: Index, model: Model) -> Mapping[str, Any]:
     return state
 
 
-@torch.no_grad()
 def _fill(model: Model, values: dict[str, torch.Tensor]) -> None:
     """In place: a leaf stays the leaf that the graph and the optimizer know."""
     for name, tensor in model.tensors.items():

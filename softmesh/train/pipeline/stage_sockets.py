@@ -11,14 +11,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import torch
-
 from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.processes import current_context
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.grad_mode import without_gradients
 from softmesh.sockets.mesh_socket import MeshSocket, create_socket_pair
 from softmesh.sockets.send_recv import recv_async, send_async
 from softmesh.sockets.socket_config import MeshCoreCoord, SocketConfig, SocketConnection, SocketMemoryConfig
@@ -176,8 +175,7 @@ def _output(stages: Stages, number: int, inputs: list[Tensor], specs: Specs) -> 
     assert part is not None
     given = inputs[0] if number == 0 else allocate_tensor_on_device(specs[number - 1], stages.mesh(number))
     given.storage.note_write()  # of what is made of it only the spec is read
-    with torch.no_grad():
-        return plain_spec(number, part(given))
+    return plain_spec(number, without_gradients(lambda: part(given)))
 
 
 def _largest(connection: Connection, specs: Specs, stages: int) -> int | None:
