@@ -522,6 +522,7 @@ def test_host_shards_go_to_their_devices_and_come_back(mesh, queue):
     places = [MeshCoordinate(0, 1), MeshCoordinate(1, 3)]
     for seed, place in enumerate(places):
         host.emplace_shard(place, numbers(4 * PAGE, seed))
+    EnqueueWriteMeshBuffer(queue, buffer, bytes(4 * PAGE), False)
     queue.enqueue_write(buffer, host, False)
     back = DistributedHostBuffer.create(mesh.shape)
     queue.enqueue_read(buffer, back, [*places, MeshCoordinate(0, 0)], True)

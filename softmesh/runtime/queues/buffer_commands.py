@@ -99,9 +99,12 @@ def read_device(buffer: MeshBuffer, coord: MeshCoordinate, host: torch.Tensor, p
 def write_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate], host: torch.Tensor) -> None:
     """(devices, bytes): to each of these devices its own."""
     memory = buffer.memory
+    written = memory.devices_written() if isinstance(memory, MeshMemory) else None
     data = memory.materialise()
     data[_places(buffer, coords)] = host.view(len(coords), *data.shape[-2:]).to(data.device)
     memory.store()
+    if written is not None and isinstance(memory, MeshMemory):
+        memory.written_on = written.union(coords)
 
 
 def read_devices(buffer: MeshBuffer, coords: Sequence[MeshCoordinate]) -> torch.Tensor:

@@ -57,6 +57,20 @@ def a_buffer_is_written_on_one_device_and_read_on_another(mesh):
     metal.ReadShard(queue, None, buffer, ttnn.MeshCoordinate(1, 1))
 
 
+@mistake(
+    Told.WARNING,
+    "nothing was written to on device (1, 1) since MeshBuffer.create",
+    symptom=OLD,
+    mend="Put a shard for each device into the host buffer.",
+)
+def a_host_buffer_has_no_shard_for_a_device_that_is_read(mesh):
+    queue, buffer = mesh.mesh_command_queue(0), split(mesh)
+    host = metal.DistributedHostBuffer.create(mesh.shape)
+    host.emplace_shard(FIRST, bytes(64))
+    queue.enqueue_write(buffer, host, True)
+    metal.ReadShard(queue, None, buffer, ttnn.MeshCoordinate(1, 1))
+
+
 @right
 def a_buffer_is_written_on_two_devices_and_read_there(mesh):
     queue, buffer = mesh.mesh_command_queue(0), replicated(mesh)
