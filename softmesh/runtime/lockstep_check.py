@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,15 @@ class LockstepCheck:
         if mesh is None or ranks is None or _only_reads(command):
             return
         operands = [f"{t.dtype} {list(t.shape)}" for t in (*command.inputs, *command.outputs)]
-        values = [] if _on_devices(command.inputs) else _values(ranks, command.outputs)
-        said = [*operands, *plain_arguments(command.arguments), *values]
-        call = described(command.name, said, mesh.told_place)
+        written = [] if _on_devices(command.inputs) else [t for t in command.outputs if t.storage.data is not None]
+        said = [*operands, *plain_arguments(command.arguments), *_values(ranks, written)]
         tensors = _on_devices((*command.inputs, *command.outputs))
-        ranks.calls.note(call, tuple(tensor.storage.address for tensor in tensors))
+        addresses = tuple(tensor.storage.address for tensor in tensors)
+        ranks.calls.note(described(command.name, said, mesh.told_place), addresses)
         ranks.calls.check()
+        for text in _compared(ranks, written):
+            ranks.calls.note(described(command.name, [text], mesh.told_place))
+            ranks.calls.check()
 
 
 def _only_reads(command: Command) -> bool:
@@ -65,20 +68,30 @@ def plain_arguments(arguments: Mapping[str, object]) -> Iterator[str]:
             yield f"{name}={value}"
 
 
-def _values(ranks: RankGrid, written: tuple[CommandTensor, ...]) -> Iterator[str]:
+def _digest(tensor: CommandTensor) -> int:
+    data = tensor.storage.data
+    assert data is not None
+    return zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+
+
+def _values(ranks: RankGrid, written: Sequence[CommandTensor]) -> Iterator[str]:
     """A digest of what the host wrote, where all processes say that they hold the same."""
     for tensor in written:
-        data, placements = tensor.storage.data, tensor.storage.dist.placements
-        if data is None or not ranks.shared_axes(placements):
+        placements = tensor.storage.dist.placements
+        if ranks.shared_axes(placements) and ranks.share(placements):
+            yield f"replicated values {_digest(tensor):08x}"
+
+
+def _compared(ranks: RankGrid, written: Sequence[CommandTensor]) -> Iterator[str]:
+    """What the host wrote where some of the processes hold the same; others hold another part."""
+    for tensor in written:
+        placements = tensor.storage.dist.placements
+        if not ranks.shared_axes(placements) or ranks.share(placements):
             continue
-        own = zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-        if ranks.share(placements):
-            yield f"replicated values {own:08x}"
-            continue
-        first = ranks.first_holder(placements)  # others hold another part, and say what they like
+        own, first = _digest(tensor), ranks.first_holder(placements)
         its = ranks.context.allgather_int(own, op="lockstep check")[first]
-        if own != its:
-            yield f"replicated values {own:08x}, unlike {its:08x} of rank {ranks.context.group.ranks[first]}"
+        unlike = f" {own:08x}, unlike {its:08x} of rank {ranks.context.group.ranks[first]}" if own != its else ""
+        yield f"replicated values{unlike}"
 
 
 _CHECK = LockstepCheck()
