@@ -15,7 +15,8 @@ from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, 
 
 PRODUCTS = ("matmul", "linear")
 _FEWEST_WITH_BATCH = 3  # dims of a tensor whose first one is that of samples
-_INNER = (-1, -2)  # the dim of each factor over which a product adds up
+Inner = tuple[int, int]  # the dim of each factor over which a product adds up, counted from the last
+_MULTIPLIED = "multiply"  # angles: a head that is cut out of the columns still counts as split along them
 
 
 class Doubt(NamedTuple):
@@ -24,7 +25,7 @@ class Doubt(NamedTuple):
 
 
 def of_crossed_splits(
-    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], made: Distribution
+    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], made: Distribution, inner: Inner
 ) -> Iterator[str]:
     """Operands (name, shape, distribution) that are split over one axis in ways that do not fit together."""
     for axis, result in enumerate(made.placements):
@@ -36,7 +37,7 @@ def of_crossed_splits(
             for (name, shape, _), word in zip(operands, words, strict=False)
             if isinstance(word, Shard) and shape[word.dim] > 1
         ]
-        is_block = op in PRODUCTS and len(split) > 1 and not _multiplies_along(operands, axis)
+        is_block = op in PRODUCTS and len(split) > 1 and not _multiplies_along(operands, axis, inner)
         if not is_block and len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
             parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
             is_alone = "is split, and the other operand is whole where they meet" if len(split) == 1 else "are split"
@@ -47,20 +48,24 @@ def of_crossed_splits(
 
 
 def of_shared_parts(
-    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], out: Sequence[int], made: Distribution
+    op: str,
+    operands: Sequence[tuple[str, Sequence[int], Distribution]],
+    out: Sequence[int],
+    made: Distribution,
+    inner: Inner = (-1, -2),
 ) -> Iterator[str]:
     """An operand that all devices share, and that has as many elements along a split dim as one device has of it.
 
     Along a batch it is most often one mask, table or token that was repeated for each sample.
     """
     for axis, word in enumerate(made.placements):
-        if not isinstance(word, Shard) or made.devices[axis] == 1 or out[word.dim] == 1:
+        if op == _MULTIPLIED or not isinstance(word, Shard) or made.devices[axis] == 1 or out[word.dim] == 1:
             continue
         if word.dim == 0 and len(out) >= _FEWEST_WITH_BATCH:
             continue
         for at, (name, shape, dist) in enumerate(operands):
             dim = word.dim + len(shape) - len(out)
-            is_inner = op in PRODUCTS and at < len(_INNER) and dim == len(shape) + _INNER[at]
+            is_inner = op in PRODUCTS and at < len(inner) and dim == len(shape) + inner[at]
             is_shared = axis < dist.lead and isinstance(dist.placements[axis], Replicate)
             if is_shared and dim >= 0 and not is_inner and shape[dim] == out[word.dim]:
                 yield (
@@ -70,13 +75,12 @@ def of_shared_parts(
                 )
 
 
-def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int) -> bool:
+def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int, inner: Inner) -> bool:
     """Whether the inner dim of one factor is split. Rows of one and columns of the other make a block of the product:
     attention goes around a ring so."""
     words = [dist.placements[axis] if axis < dist.lead else None for _, _, dist in operands[:2]]
-    shapes = [shape for _, shape, _ in operands[:2]]
-    inner = [len(shape) + at for shape, at in zip(shapes, _INNER, strict=True)]
-    return any(isinstance(word, Shard) and word.dim == dim for word, dim in zip(words, inner, strict=True))
+    dims = [len(shape) + at for (_, shape, _), at in zip(operands[:2], inner, strict=True)]
+    return any(isinstance(word, Shard) and word.dim == dim for word, dim in zip(words, dims, strict=True))
 
 
 def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:

@@ -357,8 +357,10 @@ class Planner:
             plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
             yield from special or plain
         elif len(dists) > 1:
-            yield from of_crossed_splits(self.op.name, named, found[0])
-            yield from of_shared_parts(self.op.name, named, out, found[0])
+            given = self.op.signature.named(self.values, self.op.signature.attribute_at)
+            inner = -2 if given.get("transpose_a") else -1, -1 if given.get("transpose_b") else -2
+            yield from of_crossed_splits(self.op.name, named, found[0], inner)
+            yield from of_shared_parts(self.op.name, named, out, found[0], inner)
 
     def _named_pairs(self, operands: Sequence[Pair]) -> dict[str, Pair]:
         """By the labels that messages have of them."""

@@ -154,7 +154,9 @@ def _is_stacked(word: Placement | None, shape: Dims | None, out_shape: Dims) -> 
     """Whether each device has something of its own to add: one row of what was stacked, for all rows of the result."""
     if isinstance(word, Partial):
         return True
-    return isinstance(word, Shard) and shape is not None and out_shape[word.dim - len(shape)] != shape[word.dim] == 1
+    if not isinstance(word, Shard) or shape is None or shape[word.dim] != 1:
+        return False
+    return _is_vector(shape) or out_shape[word.dim - len(shape)] != 1  # a bias, such as b, 0, 0, 0; or a row for all
 
 
 def _first_partial(at: Situation, is_share: bool = False, is_bias: bool = False) -> Placement:

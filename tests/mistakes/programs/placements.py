@@ -217,6 +217,17 @@ def a_bias_on_one_device_only(mesh):
     ttnn.all_reduce(ttnn.add(contributions(mesh), bias), cluster_axis=1)
 
 
+@right
+def a_bias_on_one_device_is_stacked_and_dealt(mesh):
+    """Zeros on the others: each adds its row."""
+    rows = torch.zeros(4, 1, 128)
+    rows[0] = 1.0
+    product = ttnn.reshape(contributions(mesh), (1, 128, 128))
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0))
+    bias = ttnn.from_torch(rows, layout=TILES, device=mesh, mesh_mapper=mapper)
+    read(ttnn.all_reduce(ttnn.add(product, bias), cluster_axis=1))
+
+
 @mistake(
     Told.STRICT,
     "unless what each of them adds was divided by 4 before",
