@@ -125,7 +125,7 @@ def _read(path: Path) -> Report:
         raise MeshError(f"import_report: {shown} is no report of a graph capture: {error!r}.") from None
     if version != SUPPORTED_REPORT_VERSION:
         named = reprlib.repr(version)
-        raise MeshError(f"import_report: {path} has version {named}, known is {SUPPORTED_REPORT_VERSION}.")
+        raise MeshError(f"import_report: {shown} has version {named}, known is {SUPPORTED_REPORT_VERSION}.")
     if not isinstance(graph, list) or not all(isinstance(node, dict) and "counter" in node for node in graph):
         raise MeshError(f"import_report: {shown} is no report of a graph capture: its graph is no list of nodes.")
     return dict(report)

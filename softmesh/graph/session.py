@@ -223,10 +223,10 @@ def _on_every_chip(meshes: Sequence[MeshDevice], told: Callable[[MeshDevice], Se
 
 
 def _write(path: str | os.PathLike[str], document: Any) -> None:
-    checked_path("end_graph_capture_to_file", "report_path", path)
+    file = Path(checked_path("end_graph_capture_to_file", "report_path", path))
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except (OSError, TypeError, ValueError) as error:
         cause = getattr(error, "strerror", None) or error
         raise MeshError(f"ttnn.graph: cannot write {readable(str(path))}: {cause}.") from None

@@ -41,9 +41,17 @@ _LONG_WORD = re.compile(r"\S{300,}")
 def checked_path(where: str, name: str, path: object) -> str:
     """`path` as text; an error that names the argument where it can be none."""
     found = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if not isinstance(found, str) or "\0" in found:
+    if not isinstance(found, str) or "\0" in found or not _can_be_encoded(found):
         raise refused(where, f"{name} must be a path, got {described(path)}")
     return found
+
+
+def _can_be_encoded(path: str) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class FileError(MeshError):

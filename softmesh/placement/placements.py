@@ -68,15 +68,14 @@ class Shard(Placement):
     axis: str | None
 
     def __new__(cls, dim: int, size: int | None = None, *, axis: str | None = None) -> Shard:
-        try:
-            shard = cls._all.get((dim, size, axis))
-        except TypeError:  # it has no hash
-            shard = None
+        if dim.__class__ is not int:  # what is equal to one, as True is, may be none
+            dim = checked_int("Shard", "dim", dim)
+        if size is not None and size.__class__ is not int:
+            size = checked_int("Shard", "size", size)
+        if axis is not None:
+            checked("Shard", "axis", axis, str, "the name of a mesh axis")
+        shard = cls._all.get((dim, size, axis))
         if shard is None:
-            for name, value in (("dim", dim), *((("size", size),) if size is not None else ())):
-                checked_int("Shard", name, value)
-            if axis is not None:
-                checked("Shard", "axis", axis, str, "the name of a mesh axis")
             shard = super().__new__(cls)
             shard.dim, shard.size, shard.axis = dim, size, axis
             cls._all[dim, size, axis] = shard
@@ -100,15 +99,12 @@ class Partial(Placement):
     axis: str | None
 
     def __new__(cls, op: str = "sum", *, axis: str | None = None) -> Partial:
-        try:
-            partial = cls._all.get((op, axis))
-        except TypeError:  # it has no hash
-            partial = None
+        if axis is not None:
+            checked("Partial", "axis", axis, str, "the name of a mesh axis")
+        if not isinstance(op, str) or op not in COMBINING:
+            raise ArgumentValueError(f"Partial(): op must be one of {', '.join(COMBINING)}, got {described(op)}.")
+        partial = cls._all.get((op, axis))
         if partial is None:
-            if op not in COMBINING:
-                raise ArgumentValueError(f"Partial(): op must be one of {', '.join(COMBINING)}, got {described(op)}.")
-            if axis is not None:
-                checked("Partial", "axis", axis, str, "the name of a mesh axis")
             partial = super().__new__(cls)
             partial.op, partial.axis = op, axis
             cls._all[op, axis] = partial

@@ -250,3 +250,15 @@ def test_a_path_that_cannot_be_used_is_refused(path: object, tmp_path: Path) -> 
         with pytest.raises(ttnn.SoftmeshError) as told:
             function(path)
         assert "\x1b" not in str(told.value)
+
+
+@pytest.mark.parametrize("odd", [True, 1.0, "1"])
+def test_what_equals_a_known_dim_is_still_no_dim(odd):
+    assert ttnn.Shard(1).dim == 1
+    with pytest.raises(ttnn.ArgumentError, match="dim must be an int"):
+        ttnn.Shard(odd)
+
+
+def test_a_path_that_no_file_system_can_have_is_refused():
+    with pytest.raises(ttnn.ArgumentError, match="must be a path"):
+        ttnn.save_config_to_json_file("\ud800.json")
