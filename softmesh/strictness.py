@@ -51,6 +51,10 @@ def warn_or_raise(
     warn(message, warning, at)
 
 
+def doubts_are_heard() -> bool:
+    return bool(DOUBT_HEARERS) or is_strict()
+
+
 def doubt(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
     """A warning that is told in strict mode only: right programs may do the same."""
     for hear in DOUBT_HEARERS:

@@ -15,7 +15,7 @@ import torch
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.placement.placements import Partial, Placement, Replicate
-from softmesh.strictness import doubt, warn_or_raise
+from softmesh.strictness import doubt, doubts_are_heard, warn_or_raise
 
 if TYPE_CHECKING:
     from softmesh.tensor.storage import Storage
@@ -57,23 +57,24 @@ class _Noted:
 _SUMMED: weakref.WeakKeyDictionary[Storage, _Noted] = weakref.WeakKeyDictionary()
 # Of each parameter: what the loss was, along each axis of the mesh, from which its gradient came last.
 _LOSSES: weakref.WeakKeyDictionary[Storage, tuple[Placement, ...]] = weakref.WeakKeyDictionary()
-_RUNNING: list[tuple[Placement, ...]] = []  # the losses of backward passes that run
+_RUNNING: list[list[Placement]] = []  # the losses of backward passes that run
 
 
 @contextmanager
 def from_loss(placements: tuple[Placement, ...]) -> Iterator[None]:
     """A backward pass from one value on each device; of no placements if from something else."""
-    _RUNNING.append(placements)
+    loss = list(placements)
+    _RUNNING.append(loss)
     try:
         yield
     finally:
-        _RUNNING.pop()
+        _RUNNING[:] = [other for other in _RUNNING if other is not loss]  # another thread may have its own
 
 
 def note_loss(parameter: Storage) -> None:
     """A gradient has come to it."""
     if _RUNNING:
-        _LOSSES[parameter] = _RUNNING[-1]
+        _LOSSES[parameter] = tuple(_RUNNING[-1])
 
 
 def _of_loss(parameter: Storage, axis: int) -> Placement | None:
@@ -114,6 +115,8 @@ def note_used(parameter: Storage, step: CallSite) -> None:
 
 def doubt_used_before(doing: str, parameters: Mapping[str, Storage]) -> None:
     """Whoever adds up gradients over several steps, or takes a gradient twice, on purpose is right to."""
+    if not doubts_are_heard():
+        return
     for name, parameter in parameters.items():
         noted = _noted(parameter, parameter.gradient)
         if noted is None or noted.used is None:
@@ -146,6 +149,8 @@ def doubt_unused(doing: str, parameters: Mapping[str, Storage]) -> None:
 
 def doubt_sums_of_averages(doing: str, parameters: Mapping[str, Storage]) -> None:
     """A learning rate may have been chosen for the sum."""
+    if not doubts_are_heard():
+        return
     for name, parameter in parameters.items():
         noted = _noted(parameter, parameter.gradient)
         for axis, site in noted.axes.items() if noted is not None and noted.is_sum else ():

@@ -60,9 +60,9 @@ class Module:
     is_training = True
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         """The layers of softmesh say which of their arguments is wrong."""
-        super().__init_subclass__()
+        super().__init_subclass__(**options)
         if cls.__module__ in _LAYERS and "__init__" in vars(cls):
             cls.__init__ = checked_function(cls.__init__, cls.__name__)  # type: ignore[method-assign]
 

@@ -114,7 +114,8 @@ def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
     generator = torch.Generator().manual_seed(number + first) if number else None
     values = torch.rand((*dist.extents, *like.shape), generator=generator)
     if not per_device and device.ranks is not None and device.ranks.share(like.view_distribution().placements):
-        device.tell_ranks(f"{op}(seed={number}, numbers {zlib.crc32(values.numpy().tobytes()):08x})")
+        drawn = "" if number else f", numbers {zlib.crc32(values.numpy().data):08x}"
+        device.tell_ranks(f"{op}(seed={number}{drawn})")
     values = values.to(device.torch_device)
     spec = make_spec(tuple(like.shape), DataType.FLOAT32, like.layout, tile=like.tile)
     return Tensor.make(Storage(values, dist, device), spec)

@@ -61,7 +61,7 @@ _MAX_VALUE = 2**32 - 1
 class GlobalSemaphore:
     """`value` is what the host set last; what kernels made of it is in `buffer`."""
 
-    __slots__ = ("__weakref__", "buffer", "cores", "value")
+    __slots__ = ("__weakref__", "_span", "buffer", "cores", "value")
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class GlobalSemaphore:
         self.cores = check_cores(where, "cores", cores)
         value = _checked_count("initial_value", initial_value)
         self.buffer = page_per_core(device, cores, _WORD, check_l1(where, buffer_type))
+        self._span: Span | None = None
         memory = "" if buffer_type is BufferType.L1 else f", {buffer_type.name}"
         device.tell_ranks(f"create_global_semaphore({self.cores}, {value}{memory})", (self.address(),))
         self._set(value)
@@ -86,10 +87,14 @@ class GlobalSemaphore:
 
     def span(self) -> Span | None:
         """Where it lies, as traces note that count on it; None once its memory was given back."""
-        memory, device = self.buffer.memory, self.device()
-        pool = device.memory.pools[memory.buffer_type]
-        end, number = pool.extent(memory.address)
-        return Span(pool, memory.address, end, number, memory.layout, ref(self)) if number else None
+        span = self._span
+        if span is None or span.pool is None:
+            memory = self.buffer.memory
+            pool = self.device().memory.pools[memory.buffer_type]
+            self._span = span = Span(pool, memory.address, *pool.extent(memory.address), memory.layout, ref(self))
+        else:
+            pool = span.pool
+        return span if 0 != pool.extent(span.start)[1] == span.number else None
 
     def reset_semaphore_value(self, reset_value: int) -> None:
         self._set(_checked_count("reset_value", reset_value))

@@ -128,7 +128,7 @@ class Run:
         new_warnings, self._warnings_seen = self._warned[self._warnings_seen :], len(self._warned)
         problems = [str(one.message) for one in new_warnings if issubclass(one.category, PartialWarning)]
         problem = next(iter(problems + doubts), None)
-        self.ops.append(Op(len(self.ops), command, self.here, problem, is_doubted=bool(doubts)))
+        self.ops.append(Op(len(self.ops), command, self.here, problem, is_doubted=problem in doubts))
 
     def called(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         path = self._paths.get(id(module), type(module).__name__)

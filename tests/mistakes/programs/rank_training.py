@@ -192,7 +192,7 @@ def thinned_out(mesh, seed, **others):
 @mistake(
     Told.ERROR,
     OTHER,
-    "dropout(seed=8,",
+    "dropout(seed=8",
     symptom="Copies of one activation have other zeros on each host.",
     mend="One seed on all ranks, or use_per_device_seed=True and a sum that counts with it.",
 )
