@@ -191,8 +191,8 @@ def warn_of_unreplayed(undefined: Undefined | None, doing: str) -> None:
     if undefined is not None and undefined.is_unreplayed:
         warn_or_raise(
             f"{doing} by a trace that has not run yet, captured at {undefined.site}. A capture records calls and runs "
-            "none of them: on silicon this reads what the memory held before; here it is what the calls gave. Call "
-            "ttnn.execute_trace first.",
+            "none of them: on silicon this reads what the memory held before; here it is what was there, or what the "
+            "calls gave. Call ttnn.execute_trace first.",
             SoftmeshWarning,
             MeshError,
         )

@@ -98,7 +98,7 @@ class MeshCommandQueue(BufferCommands):
         with self._lock:
             mesh = self._open(where)
             self._refuse(EVENT_SYNCHRONIZATION, where)
-            waited = mesh.sub_devices.waited_for(ids)
+            waited = mesh.sub_devices.waited_for(where, ids)
             chosen = whole_range(mesh) if box is None else self._check_range(where, box)
             event = self.events.record(mesh, chosen, to_host=to_host)
             if self._is_on_gpu:
@@ -139,7 +139,7 @@ class MeshCommandQueue(BufferCommands):
         with self._lock:
             mesh = self._open(doing)
             self._refuse(EVENT_SYNCHRONIZATION, doing)
-            waited = mesh.sub_devices.waited_for(sub_device_ids)
+            waited = mesh.sub_devices.waited_for(doing, sub_device_ids)
             self.wait(doing, waited)
             if observed():
                 self._tell("finish", blocking=True, sub_devices=tuple(waited))

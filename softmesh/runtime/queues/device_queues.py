@@ -80,7 +80,7 @@ class DeviceQueues:
         if len(self.queues) > 1:
             wait_for_all_queues(len(self.queues))
         if blocking and len(self.queues) > 1:
-            self._workers.finished(number, self.sub_devices.waited_for())
+            self._workers.finished(number, self.sub_devices.waited_for(doing))
         return number
 
     def _note_transfer(self, doing: str, cq_id: int | QueueId | None, said: str) -> int:

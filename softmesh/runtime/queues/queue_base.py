@@ -176,7 +176,7 @@ class QueueBase:
             self._await_stream(mesh, why)
         self.events.record_finish()
         if self._ownership.is_in_use():
-            self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for())
+            self._ownership.finished(self._number, sub_devices or mesh.sub_devices.waited_for(why))
         if mesh.ranks is not None:
             mesh.ranks.barrier(why)
 

@@ -227,9 +227,9 @@ class SubDevices:
     def reset_stall_group(self) -> None:
         self._stalled = None
 
-    def waited_for(self, sub_device_ids: Sequence[SubDeviceId] = ()) -> Sequence[int]:
+    def waited_for(self, where: str, sub_device_ids: Sequence[SubDeviceId] = ()) -> Sequence[int]:
         """The numbers of these sub-devices, or of the stall group where none are named."""
-        if named := checked_list("wait", "sub_device_ids", sub_device_ids, "SubDeviceIds"):
+        if named := checked_list(where, "sub_device_ids", sub_device_ids, "SubDeviceIds"):
             return [self.number(one) for one in named]
         if self._stalled is None:
             return range(len(self.active.cores))

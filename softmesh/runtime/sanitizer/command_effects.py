@@ -111,7 +111,7 @@ def _waited_for(command: Command, device: MeshDevice) -> tuple[int, ...]:
     if command.sub_devices:
         return command.sub_devices
     if command.name in _TRANSFERS or command.reads or command.writes:
-        return tuple(device.sub_devices.waited_for())
+        return tuple(device.sub_devices.waited_for(command.name))
     return tuple(one.id for one in device.sub_devices.ids())
 
 
