@@ -88,7 +88,7 @@ class BufferView(ABC):
             done += count
 
     def check_written(self, is_strict: bool) -> None:
-        """Before a read; without strict mode it is told once of a tensor.
+        """Before a read: a warning, in strict mode an error. Of a plain buffer it is a doubt, told in strict mode only.
 
         Programs run once on plain buffers, before there is anything in them, so that they are compiled.
         """
@@ -98,10 +98,11 @@ class BufferView(ABC):
             f"The {self.paged.buffer_type.name} buffer at {self.paged.address} is read, and nobody has ever "
             "written to it."
         )
-        if is_strict:
+        is_plain = isinstance(self, RawBufferView)
+        if is_strict and not is_plain:
             raise MeshError(message)
         self._is_told = True
-        if not isinstance(self, RawBufferView):
+        if is_strict or not is_plain:
             warn(message, SoftmeshWarning)
 
     @abstractmethod
