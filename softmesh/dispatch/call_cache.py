@@ -120,12 +120,9 @@ class CallCache:
                 key.append(value.spec)
                 key.append(storage.dist)
             elif kind is list or kind is tuple:
-                if any(item.__class__ is Tensor for item in value):
+                if (items := _key_of_items(value)) is None:
                     return None
-                try:
-                    key.append(exact_key(value))
-                except RecursionError:  # it is told where the call is bound
-                    return None
+                key.append(items)
             elif kind is not float:
                 key.append(ref(value) if kind in KEPT_WEAKLY else value)
             elif self._place(at, args, kwargs) not in self._free_at:
@@ -162,6 +159,16 @@ class CallCache:
         if len(self._known) >= _MOST:
             self._known.clear()
         self._known[call.key] = call.epoch, compiled
+
+
+def _key_of_items(values: Sequence[object]) -> object:
+    """None where it holds tensors, or itself, which is told where the call is bound."""
+    if any(item.__class__ is Tensor for item in values):
+        return None
+    try:
+        return exact_key(values)
+    except RecursionError:
+        return None
 
 
 def _float_key(value: float) -> float | str:
