@@ -136,6 +136,8 @@ def doubt_used_before(doing: str, parameters: Mapping[str, Storage]) -> None:
 
 def doubt_unused(doing: str, parameters: Mapping[str, Storage]) -> None:
     """Before gradients are thrown away. A step may be left out on purpose: most look at the gradients before."""
+    if not doubts_are_heard():
+        return
     for name, parameter in parameters.items():
         if parameter.gradient is not None and _noted(parameter, parameter.gradient) is None:
             doubt(
@@ -167,6 +169,8 @@ def doubt_sums_of_averages(doing: str, parameters: Mapping[str, Storage]) -> Non
 
 def doubt_scale(doing: str, combined: Iterable[tuple[str, Storage, int]], average: bool) -> None:
     """Contributions that were put together in a way that does not fit the loss; which may have been scaled for it."""
+    if not doubts_are_heard():
+        return
     for name, parameter, axis in combined:
         word, n = _of_loss(parameter, axis), parameter.dist.devices[axis]
         if word == Partial("avg") and not average:

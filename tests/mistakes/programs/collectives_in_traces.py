@@ -2,6 +2,7 @@
 
 from catalogue import Told, mistake, right
 from programs.persistent_buffers import buffer, gathered, semaphores, split
+from programs.queues_and_traces import captured
 
 import softmesh as ttnn
 
@@ -17,12 +18,7 @@ def a_trace_that_gathers(mesh, sets, calls, buffers=1, barrier=None):
             y = ttnn.relu(gathered(x, counting[turn % sets], outs[turn % buffers], **options))
         return y
 
-    work()
-    ttnn.synchronize_device(mesh)
-    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    y = work()
-    ttnn.end_trace_capture(mesh, trace, cq_id=0)
-    return trace, y
+    return captured(mesh, work)
 
 
 @mistake(
