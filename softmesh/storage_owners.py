@@ -16,8 +16,9 @@ storage_owners: Callable[[int], int] = torch._C._storage_Use_Count
 
 
 def without_view_base(data: torch.Tensor) -> torch.Tensor:
-    """The same memory as no view of another tensor: `is_sole_owner` can tell whether that one is still there."""
-    if data._base is None:
-        return data
-    place = data.untyped_storage(), data.storage_offset(), data.shape, data.stride()
-    return data.new_empty(0).set_(*place)
+    """Return the same memory as a tensor that is no view, so that its owners can be counted.
+
+    `detach` shares the version counter of the base: answers that were cached by (address, version) stay valid, and a
+    write through any other view of the memory still invalidates them.
+    """
+    return data if data._base is None else data.detach()

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 import softmesh as ttnn
 from softmesh.errors import GpuRemark, OutOfGpuMemory
+from softmesh.native.gpu_kernels import gpu_rotation
+from softmesh.ops.embedding import rotary_embedding
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason=f"torch {torch.__version__} finds no GPU on this machine"
@@ -154,3 +156,33 @@ def test_a_full_card_is_told_with_its_sizes_and_loses_nothing(mesh: ttnn.MeshDev
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert bool((first(kept) == 2).all())
     assert bool((first(ttnn.add(a, 2.0)) == 3).all())
+
+
+def test_a_graph_rotates_heads_in_one_kernel(mesh: ttnn.MeshDevice, monkeypatch: pytest.MonkeyPatch):
+    """That the matrix turns neighbouring columns was read back before the capture, which cannot read it."""
+    made: list[bool] = []
+
+    def counted(*values: torch.Tensor) -> torch.Tensor | None:
+        found = gpu_rotation(*values)
+        made.append(found is not None)
+        return found
+
+    monkeypatch.setattr(rotary_embedding, "gpu_rotation", counted)
+    turn = torch.zeros(1, 1, 32, 32)
+    even = torch.arange(0, 32, 2)
+    turn[..., even, even + 1], turn[..., even + 1, even] = 1.0, -1.0
+    x, cos, sin = (put(torch.randn(1, 8, 1, 64), mesh) for _ in range(3))
+    matrix = put(turn, mesh)
+
+    def work() -> ttnn.Tensor:
+        return ttnn.experimental.rotary_embedding_llama(x, cos, sin, matrix, is_decode_mode=True)
+
+    eager = first(work())
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    held = work()
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    made.clear()
+    for _ in range(3):  # compiles, captures, launches
+        ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    assert made == [True, True]
+    torch.testing.assert_close(first(held), eager, rtol=2**-7, atol=2**-8)

@@ -262,3 +262,17 @@ def test_values_that_the_program_dropped_pass_from_graph_to_graph(
             torch.testing.assert_close(whole(out), torch.exp(real(inner, (64,), eps=1e-12)) + inner * 2.0)
     assert [one.category for one in told] == [GpuRemark]
     assert [graph.launches for graph in graphs if graph.launches] == [3, 3]
+
+
+def test_a_capture_keeps_what_is_cached_about_its_inputs(mesh: ttnn.MeshDevice, graphs: list[RecordedGraph]) -> None:
+    """Values read back are cached by address and version: neither may change because a graph was captured."""
+    x = put(torch.randn(128, 64), mesh)
+    data = x.storage.data = x.storage.data.view_as(x.storage.data)  # a view, as many operands are
+    replay, _ = captured(mesh, lambda: ttnn.exp(x))
+    before = data.data_ptr(), data._version
+    for _ in range(3):
+        replay()
+    now = x.storage.data
+    assert (now.data_ptr(), now._version) == before
+    data.add_(1.0)
+    assert now._version == data._version, "a write through the view must invalidate what is cached"
