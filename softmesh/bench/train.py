@@ -20,7 +20,8 @@ import torch
 
 import softmesh as ttnn
 from softmesh import train
-from softmesh.bench.harness import Peer, Timing, interleave, machine, options, show, show_json, table, timed
+from softmesh.bench.against import Recorded
+from softmesh.bench.harness import LOWER, Peer, Timing, interleave, machine, options, show, show_json, table, timed
 from softmesh.bench.peer_process import PeerMissing, PeerProcess, peer_or_note, worker
 from softmesh.bench.torch_gpt import Size, TorchGPT, TorchTraining
 
@@ -191,12 +192,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     if given.json:
         show_json(notes=notes, effort=asdict(effort), rows=[asdict(row) for row in rows])
+        fell = 0
     else:
-        _show(rows, notes, effort.size)
-    return 0 if all(row.is_right for row in rows) else 1
+        fell = _show(rows, notes, effort.size, given.against)
+    return fell if all(row.is_right for row in rows) else 1
 
 
-def _show(rows: Sequence[Row], notes: Sequence[str], size: Size) -> None:
+def _show(rows: Sequence[Row], notes: Sequence[str], size: Size, against: Recorded | None) -> int:
     model, batch = (
         f"{size.blocks} blocks of {size.features} features",
         f"{size.rows} rows of {size.tokens} tokens",
@@ -213,4 +215,5 @@ def _show(rows: Sequence[Row], notes: Sequence[str], size: Size) -> None:
         ]
         for row in rows
     ]
-    show(machine(), *notes, table(title, columns, cells))
+    made = table(title, columns, cells, ratios={"time / torch": LOWER})
+    return show(machine(), *notes, made, against=against)

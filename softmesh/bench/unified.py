@@ -18,6 +18,7 @@ The peers, all of which take turns in one run, and whose results are checked bit
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,8 @@ import torch
 
 import softmesh as ttnn
 from softmesh.bench.harness import (
+    HIGHER,
+    LOWER,
     Peer,
     connected_mesh,
     interleave,
@@ -163,8 +166,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PeerMissing as gone:
         print(f"A peer went away during the run: {gone}", file=sys.stderr)
         return 1
-    present(rows, notes, effort, as_json=given.json)
-    return 1 if any(r.wrong for r in rows) else 0
+    fell = present(rows, notes, effort, given)
+    return 1 if any(r.wrong for r in rows) else fell
 
 
 def measured_with_peers(effort: Effort, jax_python: str) -> tuple[list[Row], list[str]]:
@@ -178,16 +181,23 @@ def measured_with_peers(effort: Effort, jax_python: str) -> tuple[list[Row], lis
         return measure_all(effort, {JAX: jax, DTENSOR: dtensor}), [about_jax, about_dtensor]
 
 
-def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, *, as_json: bool) -> None:
+def present(rows: Sequence[Row], notes: Sequence[str], effort: Effort, given: argparse.Namespace) -> int:
     summary = Summary.of(rows)
-    if as_json:
+    if given.json:
         show_json(notes=list(notes), effort=asdict(effort), rows=[asdict(r) for r in rows], summary=asdict(summary))
-        return
+        return 0
     columns = ["form", "devices", "product", "us", "/ by hand", f"{JAX} / it", f"{DTENSOR} / it"]
+    ratios = {"/ by hand": LOWER, f"{JAX} / it": HIGHER, f"{DTENSOR} / it": HIGHER}
     title = "Unified products in float32; JAX and DTensor: their time / that of the unified op"
-    show(machine(), *notes, table(title, columns, table_rows(rows)), *in_words(summary))
-    if any(r.wrong for r in rows):
-        show("(!) has a wrong result.")
+    remarks = ["(!) has a wrong result."] if any(r.wrong for r in rows) else []
+    return show(
+        machine(),
+        *notes,
+        table(title, columns, table_rows(rows), keys=3, ratios=ratios),
+        *in_words(summary),
+        *remarks,
+        against=given.against,
+    )
 
 
 if __name__ == "__main__":

@@ -19,8 +19,20 @@ from rich.console import Console
 
 import softmesh as ttnn
 from softmesh.bench import fabric, mlp, ops
+from softmesh.bench.against import RatioTable, Recorded
 from softmesh.bench.fabric import descriptor_text
-from softmesh.bench.harness import Timing, connected_mesh, interleave, machine, repetitions_for, table, timed
+from softmesh.bench.harness import (
+    HIGHER,
+    LOWER,
+    Timing,
+    connected_mesh,
+    interleave,
+    machine,
+    repetitions_for,
+    show,
+    table,
+    timed,
+)
 from softmesh.bench.mlp import FORMS, MeshMlp
 from softmesh.bench.peer_process import PeerMissing, worker
 from softmesh.errors import ArgumentValueError
@@ -379,3 +391,60 @@ def test_the_benchmark_asks_for_one_mesh_on_each_host_connected_as_the_hosts_are
     assert len(graph.meshes) == 5
     assert {connection.count for connection in graph.connections} == {4}
     assert len(graph.connections) == 10
+
+
+# -- today against a recorded run ----------------------------------------------------------------
+
+
+def table_of(*cells: list[str]) -> RatioTable:
+    ratios = {"time / torch": LOWER, "of copy": HIGHER}
+    return table("Small ops", ["op", "dtype", "us", "time / torch", "of copy"], cells, words=2, ratios=ratios)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Recorded:
+    """A page that quotes what a run printed."""
+    show(table_of(["add", "float32", "7.5", "1.00", "90 %"], ["relu", "float32", "5.0", "7.5/2.5 +5.0", "80 %"]))
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n```text\n{capsys.readouterr().out}```\n")
+    return Recorded.read(str(page))
+
+
+def test_a_ratio_that_is_worse_by_a_tenth_is_listed_and_ends_with_1(recorded, capsys):
+    code = show(
+        table_of(["add", "float32", "99", "1.20", "80 %"], ["relu", "float32", "1", "3.2", "81 %"]), against=recorded
+    )
+    printed = capsys.readouterr().out
+    assert code == 1
+    assert "4 ratios compared" in printed
+    assert "2 are worse by more than 10%" in printed
+    worse = printed.partition("Worse than recorded")[2]
+    assert worse.index("20%") < worse.index("12%"), "the worst first"
+    assert "relu" not in worse
+
+
+def test_better_ratios_and_seconds_of_another_machine_are_no_fall(recorded, capsys):
+    code = show(table_of(["add", "float32", "999", "0.50", "99 %"]), against=recorded)
+    assert code == 0
+    assert "0 are worse" in capsys.readouterr().out
+
+
+def test_rows_that_were_never_recorded_are_named(recorded, capsys):
+    assert show(table_of(["exp", "float32", "7.5", "1.00", "90 %"]), against=recorded) == 0
+    assert "0 ratios compared" in (printed := capsys.readouterr().out)
+    assert "Not in that file: exp, float32." in printed
+
+
+@pytest.mark.parametrize("text", ["", "no table", "┏", "title\n┏\n┃", None])
+def test_a_file_without_a_table_is_refused_before_anything_is_measured(tmp_path, text, capsys):
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        fabric.main(["--against", str(page)])
+    assert ended.value.code == 2
+    assert str(page) in capsys.readouterr().err
+
+
+def test_tables_name_the_commit_they_were_measured_at():
+    assert machine().startswith("softmesh ")
