@@ -136,9 +136,12 @@ class Plan:
 
 
 def _after(adapts: tuple[Adapt, ...], compute: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    first = adapts[0]
-    if first is not None and not any(adapts[1:]):
+    """Compose the adapters and the computation; the forms that most calls have do without a loop."""
+    first, *rest = adapts
+    if first is not None and not any(rest):
         return lambda value, *others: compute(first(value), *others)
+    if first is None and rest and (second := rest[0]) is not None and not any(rest[1:]):
+        return lambda value, other, *others: compute(value, second(other), *others)
     return lambda *values: compute(
         *(value if adapt is None else adapt(value) for adapt, value in zip(adapts, values, strict=True))
     )
