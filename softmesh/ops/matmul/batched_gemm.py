@@ -7,6 +7,7 @@ gradient on every device; what all devices hold still takes part as one matrix.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ import torch
 
 from softmesh.autograd.gradient_wrapper import plain
 from softmesh.runtime.cpu_block_cache import BIG, empty_result
+from softmesh.runtime.float32_products import multiplies_by_onednn, onednn_product
 from softmesh.tensor.broadcasting import broadcast_shapes
 
 Multiply = Callable[..., torch.Tensor]
@@ -84,6 +86,8 @@ def _choose_gemm_for_any_strides(a: torch.Tensor, b: torch.Tensor) -> Multiply:
     """However they lie in memory."""
     if any(m > 1 and n == 1 for m, n in zip(a.shape[:-2], b.shape[:-2], strict=True)):
         return _fold_rows
+    if _is_for_onednn(a, b):
+        return _multiplied
     return _by_groups if _would_copy(a, b) else _multiplied
 
 
@@ -100,8 +104,10 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
-    """How operands of these shapes are multiplied; None where the result is big."""
+    """How operands of these shapes are multiplied; None where the result is big, or oneDNN's."""
     if _is_big(a.shape, b.shape, a.itemsize) or (a.dtype is torch.bfloat16 and _copies_many_rows(a, b)):
+        return None
+    if _is_for_onednn(a, b):
         return None
     way = _choose_gemm(a, b)
     if way in (torch.matmul, _one_gemm) or not _may_share_rows(a, b):
@@ -132,13 +138,33 @@ def _one_plain_gemm(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _multiplied(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """torch.matmul; a big result goes into memory that is there already."""
+    """torch.matmul or oneDNN; a big result of the former goes into memory that is there already."""
+    if _is_for_onednn(a, b):
+        return _by_onednn(a, b)
     if not a.is_cpu or not _is_big(a.shape, b.shape, a.itemsize):
         return torch.matmul(a, b)
     shape = _shape_of_product(a, b)
     if math.prod(shape) * a.itemsize <= BIG:
         return torch.matmul(a, b)
     return torch.matmul(a, b, out=empty_result(shape, a.dtype))
+
+
+def _is_for_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
+    is_one = b.numel() == b.shape[-2] * b.shape[-1]
+    rows = a.numel() // a.shape[-1] if is_one and a.shape[-1] else a.shape[-2]
+    return multiplies_by_onednn(a, rows, b)
+
+
+def _by_onednn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One call for each matrix of b: oneDNN has no batches of float32, and each is worth a call by itself."""
+    if b.numel() == b.shape[-2] * b.shape[-1]:
+        return onednn_product(a, b.reshape(b.shape[-2:]))
+    shape = _shape_of_product(a, b)
+    made = empty_result(shape, a.dtype) if math.prod(shape) * a.itemsize > BIG else a.new_empty(shape)
+    rows, columns = (value.expand(*shape[:-2], *value.shape[-2:]) for value in (a, b))
+    for at in itertools.product(*map(range, shape[:-2])):
+        made[at] = onednn_product(rows[at], columns[at])
+    return made
 
 
 _matmul = torch.matmul
@@ -281,7 +307,7 @@ def _fold_columns(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     lead = a.dim() - 2
     dims = [i for i in range(lead) if b.shape[i] > 1]
     others = [i for i in range(lead) if i not in dims]
-    wide = torch.matmul(a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2]).mT)
+    wide = _multiplied(a.reshape(-1, a.shape[-1]), b.mT.reshape(-1, b.shape[-2]).mT)
     spread = wide.view(*(a.shape[i] for i in others), a.shape[-2], *(b.shape[i] for i in dims), b.shape[-1])
     places = [len(others) + 1 + dims.index(i) if i in dims else others.index(i) for i in range(lead)]
     return spread.permute(*places, len(others), spread.dim() - 1)
@@ -341,11 +367,11 @@ def _contracted(a: torch.Tensor, gradient: torch.Tensor, lead: torch.Size, is_tu
 
 def _turned_product(a: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     """a^T @ gradient, laid out for an operand that is the transpose of what is stored."""
-    if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]):
+    if gradient.shape[-1] > _NARROW or any(n > 1 for n in a.shape[:-2]) or not gradient.numel():
         return _product(gradient.mT, a).mT
     lead = gradient.shape[:-2]
     wide = gradient.movedim(-2, 0).reshape(gradient.shape[-2], -1)  # a view, if the product was one of columns
-    return torch.matmul(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
+    return _multiplied(wide.mT, a.reshape(-1, a.shape[-1])).view(*lead, gradient.shape[-1], -1).mT
 
 
 def _rows(data: torch.Tensor, dims: list[int]) -> torch.Tensor:
