@@ -115,7 +115,8 @@ class _Trace:
     # -- what happens -------------------------------------------------------------------------------------
 
     def slice(self, process: int, thread: int, name: str, start: float, end: float, args: Event | None = None) -> None:
-        event = {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": _us(start), "dur": _us(end - start)}
+        first, last = _us(start), _us(end)  # rounded alone, a duration could reach into the next slice
+        event = {"ph": "X", "name": name, "pid": process, "tid": thread, "ts": first, "dur": round(last - first, 4)}
         self.events.append(event | ({"args": args} if args else {}))
         self._ends[process, thread] = max(self._ends[process, thread], end)
 
