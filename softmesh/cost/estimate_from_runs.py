@@ -217,12 +217,19 @@ def _ends_so_far(clocked: Clocked, run: int) -> list[float]:
 
 
 def _signposts(runs: Sequence[RecordedRun], clocked: Clocked) -> list[Mark]:
+    """List signposts and marked steps: other tools find the parts of a program by both."""
     return [
-        Mark(host, count, run.rank, command.form.name.removeprefix(SIGNPOST), command.mark.get("message", ""))
+        Mark(host, count, run.rank, text, command.mark.get("message", ""))
         for number, run in enumerate(runs)
         for (host, count), command in zip(clocked.at_command[number], run.commands, strict=True)
-        if command.mark is not None and command.form.name.startswith(SIGNPOST)
+        if command.mark is not None and (text := _marked(command.form.name))
     ]
+
+
+def _marked(name: str) -> str:
+    """Return the text of a signpost or of a step's mark; nothing for other commands, and for the end of a step."""
+    prefix = next((one for one in (SIGNPOST, STEP) if name.startswith(one)), None)
+    return "" if prefix is None else name.removeprefix(prefix)
 
 
 def _tokens_of(mark: dict[str, str]) -> float | None:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed
-from softmesh.graph.native_calls import native_arguments, native_name
+from softmesh.graph.native_calls import form_of, native_arguments, native_name
 from softmesh.graph.program_memory import PROGRAM_ENDS, of_program
 from softmesh.graph.stack_trace_sources import user_frames
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
@@ -122,7 +122,8 @@ class GraphCapture:
     def on_command(self, command: Command) -> None:
         inputs = [self._tensor(tensor) for tensor in command.inputs]
         shown = native_arguments(command.name, command.arguments, command.inputs, command.outputs)
-        self.begin(command.name, inputs, shown, self._calls[-1] if self._calls else None)
+        native = native_name(command.name, form_of(command.inputs), form_of(command.outputs))
+        self.begin(native, inputs, shown, self._calls[-1] if self._calls else None)
         if command.name == "deallocate":
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
@@ -140,9 +141,9 @@ class GraphCapture:
             self._nodes.join(self._nodes.innermost(), self._nodes.add(kind, memory))
 
     def begin(self, name: str, inputs: list[int], shown: Sequence[str] = (), began_ns: int | None = None) -> None:
-        """A function begins; `on_command` ends its own, `end` those of others."""
+        """A function begins, under its native name; `on_command` ends its own, `end` those of others."""
         traces = {"stack_trace": user_frames()} if self._with_sites else {}
-        self._nodes.begin_function(native_name(name), inputs, began_ns, arguments=list(shown), **traces)
+        self._nodes.begin_function(name, inputs, began_ns, arguments=list(shown), **traces)
 
     def end(self) -> None:
         self._nodes.end_function()

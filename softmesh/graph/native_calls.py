@@ -6,8 +6,8 @@ device operation was not seen anywhere it is made of the op's, as most are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware.enums import NativeEnum
@@ -37,12 +37,25 @@ _NAMES = {
     **dict.fromkeys(("permute", "transpose"), "PermuteDeviceOperation"),
     **dict.fromkeys(("full_like", "moreh_full_like", "ones_like", "zeros_like"), "FullDeviceOperation"),
     **dict.fromkeys(("assign", "copy"), "CopyDeviceOperation"),
+    **dict.fromkeys(
+        (
+            "transformer.paged_scaled_dot_product_attention_decode",
+            "transformer.scaled_dot_product_attention_decode",
+        ),
+        "SdpaDecodeDeviceOperation",
+    ),
+    "all_reduce": "AllReduceAsyncDeviceOperation",
     "argmax": "ArgMaxDeviceOperation",
     "clone": "CloneOperation",
     "embedding": "EmbeddingsDeviceOperation",
+    "experimental.nlp_concat_heads": "NLPConcatHeadsDeviceOperation",
+    "experimental.nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
     "experimental.nlp_create_qkv_heads": "NlpCreateHeadsDeviceOperation",
+    "experimental.nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
     "experimental.create_qkv_heads": "CreateQKVHeadsDeviceOperation",
     "reshape": "ReshapeViewDeviceOperation",
+    "rms_norm_post_all_gather": "LayerNormPostAllGatherDeviceOperation",
+    "rms_norm_pre_all_gather": "LayerNormPreAllGatherDeviceOperation",
     "topk": "TopKDeviceOperation",
     "transformer.scaled_dot_product_attention": "SDPAOperation",
 }
@@ -51,16 +64,52 @@ _MOREH = "moreh_"
 _EXACT = "ComputeKernelConfig(math_fidelity=MathFidelity::HiFi4)"  # what moreh ops take where none is given
 
 
-def native_name(name: str) -> str:
-    """`add` is `BinaryNgDeviceOperation`; what launches no program keeps its own name, `ttnn::to_device`."""
+class Form(NamedTuple):
+    """How a tensor is stored, by the names of its layout and of its memory layout."""
+
+    layout: str  # TILE
+    memory_layout: str  # INTERLEAVED
+
+
+def form_of(tensors: Sequence[CommandTensor]) -> Form | None:
+    """Return the form of the first tensor, if there is one."""
+    if not tensors:
+        return None
+    return Form(tensors[0].layout.name, tensors[0].memory_config().memory_layout.name)
+
+
+def native_name(name: str, given: Form | None = None, made: Form | None = None) -> str:
+    """Name what TT-NN launches for an op. All files of reports use this name: their readers join them by it.
+
+    `add` is `BinaryNgDeviceOperation`; a conversion is named by what it converts from and to; what launches no program
+    keeps its own name, `ttnn::to_device`.
+    """
     if name in _IN_PYTHON:
         return f"ttnn.{name}"
+    if given is not None and made is not None and (conversion := _CONVERSIONS.get(name)) is not None:
+        return conversion(given, made)
     if name in _NAMES:
         return _NAMES[name]
     if name not in OPERATIONS:
         return f"ttnn::{name.replace('.', '::')}"
     short = name.rpartition(".")[2]
     return _in_capitals(short) + ("Operation" if short.startswith(_MOREH) else "DeviceOperation")
+
+
+def _new_layout(given: Form, made: Form) -> str:
+    return "TilizeDeviceOperation" if made.layout == "TILE" else "UntilizeDeviceOperation"
+
+
+def _new_memory(given: Form, made: Form) -> str:
+    was_sharded, is_sharded = given.memory_layout != "INTERLEAVED", made.memory_layout != "INTERLEAVED"
+    if was_sharded and is_sharded:
+        return "ReshardDeviceOperation"
+    if was_sharded != is_sharded:
+        return "InterleavedToShardedDeviceOperation" if is_sharded else "ShardedToInterleavedDeviceOperation"
+    return "CopyDeviceOperation"
+
+
+_CONVERSIONS: dict[str, Callable[[Form, Form], str]] = {"to_layout": _new_layout, "to_memory_config": _new_memory}
 
 
 def native_arguments(

@@ -29,6 +29,7 @@ from softmesh.graph.comparison_records import (
     reset_comparison_records_data,
 )
 from softmesh.graph.machine_descriptors import cluster_text, mapping_text
+from softmesh.graph.native_calls import native_name
 from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
 from softmesh.input_files.text_files import checked_path, readable
@@ -148,7 +149,9 @@ def is_graph_capture_active() -> bool:
 def track_function_start(function_name: str) -> None:
     """A function of the user's own, in all captures that are active."""
     for running in _RUNNING:
-        running.capture.begin(checked("track_function_start", "function_name", function_name, str, "a name"), [])
+        running.capture.begin(
+            native_name(checked("track_function_start", "function_name", function_name, str, "a name")), []
+        )
 
 
 def track_function_end() -> None:

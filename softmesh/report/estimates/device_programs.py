@@ -6,30 +6,19 @@ have no place there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
-from softmesh.cost.timeline import Estimate, TimedCommand
+from softmesh.cost.timeline import Estimate, TensorRecord, TimedCommand
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.graph.native_calls import native_name
+from softmesh.graph.native_calls import Form, native_name
 from softmesh.systems.chip import Chip
 
 _FLOPS_PER_CYCLE_LOFI = 4096  # of one core: an 8x16 by 16x16 product
 _PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 _LOW_PRECISION = ("BFLOAT8_B", "BFLOAT4_B")
 _PRODUCTS = ("matmul", "linear", "conv", "attention")
-# What TT-NN launches for functions that are one command here and no program of their own there.
-_PROGRAMS = {
-    "all_reduce": "AllReduceAsyncDeviceOperation",
-    "experimental.nlp_concat_heads": "NLPConcatHeadsDeviceOperation",
-    "experimental.nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
-    "experimental.nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
-    "rms_norm_post_all_gather": "LayerNormPostAllGatherDeviceOperation",
-    "rms_norm_pre_all_gather": "LayerNormPreAllGatherDeviceOperation",
-    "transformer.paged_scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
-    "transformer.scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
-}
 
 
 class Roofline(NamedTuple):
@@ -56,24 +45,14 @@ def is_host_work(command: TimedCommand) -> bool:
 
 
 def op_code(command: TimedCommand) -> str:
-    """As TT-NN's profiler calls it: `MatmulDeviceOperation`; in Python of what launches no program."""
-    if command.name in ("to_layout", "to_memory_config") and command.inputs and command.outputs:
-        return _conversion(command)
-    name = _PROGRAMS.get(command.name) or native_name(command.name)
-    return name.replace("ttnn::", "ttnn.").replace("::", ".")
+    """Name the program as TT-NN's profiler does: `MatmulDeviceOperation`; without one, by the function: `ttnn::add`."""
+    if not is_program(command):
+        return f"ttnn::{command.name.replace('.', '::')}"
+    return native_name(command.name, _form(command.inputs), _form(command.outputs))
 
 
-def _conversion(command: TimedCommand) -> str:
-    """By what it converts from and to."""
-    given, made = command.inputs[0], command.outputs[0]
-    if command.name == "to_layout":
-        return "TilizeDeviceOperation" if made.layout == "TILE" else "UntilizeDeviceOperation"
-    was_sharded, is_sharded = given.memory_layout != "INTERLEAVED", made.memory_layout != "INTERLEAVED"
-    if was_sharded and is_sharded:
-        return "ReshardDeviceOperation"
-    if was_sharded != is_sharded:
-        return "InterleavedToShardedDeviceOperation" if is_sharded else "ShardedToInterleavedDeviceOperation"
-    return "CopyDeviceOperation"
+def _form(tensors: Sequence[TensorRecord]) -> Form | None:
+    return Form(tensors[0].layout, tensors[0].memory_layout) if tensors else None
 
 
 def math_fidelity(command: TimedCommand) -> str:

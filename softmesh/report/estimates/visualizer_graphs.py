@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from softmesh.cost.timeline import MemoryEvent, TensorRecord, TimedCommand
-from softmesh.graph.native_calls import native_name
+from softmesh.report.estimates.device_programs import op_code
 
 Node = dict[str, Any]
 
@@ -27,7 +27,7 @@ def captured_graph(command: TimedCommand, taken: Sequence[MemoryEvent], devices:
 
     start = add("capture_start")
     inputs = [add("tensor", _tensor(tensor, devices)) for tensor in command.inputs]
-    names = python_name(command), native_name(command.name)
+    names = python_name(command), op_code(command)
     arguments = [f"{name}={value}" for name, value in command.arguments.items()]
     begun = [
         add(
