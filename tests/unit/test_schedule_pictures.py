@@ -21,7 +21,7 @@ from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.report.drawing import Box
 from softmesh.report.schedules.device_layouts import geometry_of
 from softmesh.report.schedules.draw import SchedulePicture
-from softmesh.report.schedules.film_strip import schedule_svg
+from softmesh.report.schedules.film_strip import bar_colours, chunk_colours, legend, schedule_svg
 from softmesh.report.schedules.player_page import embedded, schedule_page
 from softmesh.report.schedules.schedule_command import schedule as command
 from softmesh.report.schedules.schedule_replay import ScheduleReplay, bytes_text, letters, sentence, summary
@@ -325,3 +325,23 @@ def test_chosen_steps_are_the_only_panels_and_drawn_larger(tmp_path: Path) -> No
         )
     assert [count for count, _ in sizes] == [10, 4]
     assert sizes[0][1] == 1.0 < sizes[1][1]
+
+
+@pytest.mark.parametrize("width", [460.0, 916.0])
+def test_the_legend_keeps_to_its_width(replay: ScheduleReplay, width: float) -> None:
+    drawn = legend(replay, width)
+    assert drawn.width <= width + 1
+
+
+def test_many_chunks_are_shown_in_order_and_not_by_letters_that_no_eye_could_find() -> None:
+    many = ElementTree.tostring(legend(replay_of("all_reduce", (8, 4), (False, False))).element, encoding="unicode")
+    few = ElementTree.tostring(legend(replay_of("all_reduce", (8,), (True,))).element, encoding="unicode")
+    assert "32 chunks, coloured by their place" in many
+    assert ">A<" not in many
+    assert ">A<" in few
+
+
+def test_a_bar_that_stands_for_all_chunks_has_the_colour_of_none() -> None:
+    crowded = replay_of("all_reduce", (8, 4), (False, False))
+    assert not set(bar_colours(crowded)) & set(chunk_colours(crowded))
+    assert bar_colours(crowded)[0] in schedule_page(crowded)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.language import Action
@@ -30,9 +30,17 @@ SPENT = "0.3"  # opacity of a value that nobody needs any more
 CALM, BUSY = (0x6F, 0x9F, 0xCF), (0xC2, 0x41, 0x0C)
 
 
+_ALL_CHUNKS = "#8fa6c4"  # of a bar that stands for all of them: no chunk's own colour
+
+
 def chunk_colours(replay: ScheduleReplay) -> list[str]:
-    """What bars are filled with."""
+    """One tint for each chunk."""
     return tints(replay.colour_count)
+
+
+def bar_colours(replay: ScheduleReplay) -> list[str]:
+    """The fills of bars, by chunk."""
+    return [_ALL_CHUNKS] * replay.colour_count if slots_of(replay).is_summed_up else chunk_colours(replay)
 
 
 def inked(tint: str) -> str:
@@ -68,7 +76,7 @@ class Sketch(Panel):
         """What each slot holds after `step` steps: a bar that fills as contributions arrive."""
         bare: list[Box] = []
         filled: dict[tuple[str, bool], list[Box]] = {}
-        colours = chunk_colours(replay)
+        colours = bar_colours(replay)
         for device, corner in enumerate(geometry.corners):
             for slot, share, spent in bars(replay, geometry, step, device):
                 bar = geometry.slots.bar_at(slot, corner)
@@ -196,7 +204,9 @@ _PAD = 6.0
 _HEADING = 17.0
 _TOP = 46.0
 _HIGHEST = 3600.0  # of the strip; steps in the middle are left out of a longer one
-_MOST_LEGEND = 26
+_MOST_LEGEND = 16  # colours that an eye can tell apart, and look up by their letter
+_LEGEND_LINE = 20.0
+NARROWEST = 460.0  # of a legend, whose letters stay readable on a screen of 500 pixels
 _CHOSEN_A_ROW = 3  # panels, where steps were chosen
 _MOST_ENLARGED = 1.6
 
@@ -205,7 +215,7 @@ def schedule_svg(replay: ScheduleReplay, steps: Collection[int] | None = None) -
     """All steps, or those that are named (0 is the start), which are drawn larger."""
     page = titled_page(replay.heading, subheading(replay))
     page.put(film_strip(replay, steps), 0, _TOP)
-    page.put(legend(replay), 0, page.height + 14)
+    page.put(legend(replay, max(page.width, NARROWEST)), 0, page.height + 14)
     enlarged = 1.0 if steps is None else min(_MOST_ENLARGED, max(1.0, _WIDEST / page.width))
     return printable(picture(page, f"{replay.heading}, {len(replay.schedule.steps)} steps", scale=enlarged))
 
@@ -296,41 +306,64 @@ def _gap_panel(steps: range, width: float, height: float) -> Panel:
     return panel
 
 
-def legend(replay: ScheduleReplay) -> Panel:
+def legend(replay: ScheduleReplay, width: float = _WIDEST) -> Panel:
+    """Explain the colours and the bars, in lines of at most `width`."""
     panel = Sketch()
-    x = _chunk_legend(panel, replay) + 18
-    y = 0.0
+    x, y = _chunk_legend(panel, replay, width)
+    x += 18
     for share, spent, text in _samples(replay):
         length = 10 + text_width(text, 10, mono=False)
-        if x + length > _WIDEST:
-            x, y = 0, y + 20
+        if x + length > width:
+            x, y = 0, y + _LEGEND_LINE
         panel.blocks([Box(x, y + 1, 6, 12)], BARE)
-        panel.blocks([Box(x, y + 1 + 12 * (1 - share), 6, 12 * share)], chunk_colours(replay)[0], pale=spent)
+        panel.blocks([Box(x, y + 1 + 12 * (1 - share), 6, 12 * share)], bar_colours(replay)[0], pale=spent)
         panel.text(x + 10, y + 11, text, 10, fill=FADED, mono=False)
         x += length + 14
     return panel
 
 
-def _chunk_legend(panel: Sketch, replay: ScheduleReplay) -> float:
+def _chunk_legend(panel: Sketch, replay: ScheduleReplay, width: float) -> tuple[float, float]:
+    """Draw a named swatch for each chunk, or all of them in order where they are many. Returns where it ends."""
     colours = chunk_colours(replay)
     lead = "chunks from" if replay.journeys else "chunks" if len(colours) > 1 else "chunk"
+    if len(colours) > _MOST_LEGEND:
+        lead = f"{len(colours)} {lead.replace(' from', '')}, coloured by their place: "
     panel.text(0, 11, lead, 10, fill=FADED, mono=False)
-    x = text_width(lead, 10, mono=False) + 6
-    for number, colour in enumerate(colours[:_MOST_LEGEND]):
-        name = replay.short_name(number) if replay.journeys else letters(number)
-        width = text_width(name, 9) + 7
-        panel.rectangle(x, 0, width, 14, colour, stroke=LINE, radius=3)
-        panel.text(x + width / 2, 10.5, name, 9, anchor="middle", bold=True)
-        x += width + 3
+    x, y = text_width(lead, 10, mono=False) + 6, 0.0
+    if len(colours) > _MOST_LEGEND:
+        x = _ramp(panel, colours, x)
+    else:
+        for number, colour in enumerate(colours):
+            name = replay.short_name(number) if replay.journeys else letters(number)
+            wide = text_width(name, 9) + 7
+            if x + wide > width:
+                x, y = 0, y + _LEGEND_LINE
+            panel.rectangle(x, y, wide, 14, colour, stroke=LINE, radius=3)
+            panel.text(x + wide / 2, y + 10.5, name, 9, anchor="middle", bold=True)
+            x += wide + 3
     for note in _chunk_notes(replay):
-        panel.text(x + 4, 11, note, 10, fill=FADED, mono=False)
-        x += 4 + text_width(note, 10, mono=False)
+        length = 4 + text_width(note, 10, mono=False)
+        if x + length > width:
+            x, y = 0, y + _LEGEND_LINE
+        panel.text(x + 4, y + 11, note, 10, fill=FADED, mono=False)
+        x += length
+    return x, y
+
+
+def _ramp(panel: Sketch, colours: Sequence[str], x: float) -> float:
+    """Draw the colours of many chunks side by side, from the first to the last: none of them can be told by itself."""
+    for end, name in ((False, "first"), (True, "last")):
+        if end:
+            for colour in colours:
+                panel.blocks([Box(x, 1, 3, 12)], colour)
+                x += 3
+            x += 4
+        panel.text(x, 11, name, 10, fill=FADED, mono=False)
+        x += text_width(name, 10, mono=False) + 4
     return x
 
 
 def _chunk_notes(replay: ScheduleReplay) -> Iterator[str]:
-    if replay.colour_count > _MOST_LEGEND:
-        yield f"and {replay.colour_count - _MOST_LEGEND} more"
     if replay.journeys and not slots_of(replay).is_summed_up:
         yield "to the device of their column"
     if replay.schedule.splits > 1:
@@ -340,7 +373,7 @@ def _chunk_notes(replay: ScheduleReplay) -> Iterator[str]:
 
 def _samples(replay: ScheduleReplay) -> Iterator[tuple[float, bool, str]]:
     if slots_of(replay).is_summed_up:
-        yield 0.5, False, "half of the result has arrived"
+        yield 0.5, False, "half of all chunks have arrived"
         return
     whole = max(replay.complete_counts, default=1)
     if replay.adds and whole > 2:

@@ -18,8 +18,10 @@ from softmesh.report.drawing import FADED, INK, PAPER, picture
 from softmesh.report.schedules.device_layouts import geometry_of
 from softmesh.report.schedules.film_strip import (
     BARE,
+    NARROWEST,
     TRACK,
     Sketch,
+    bar_colours,
     bars,
     chunk_colours,
     film_strip,
@@ -46,7 +48,6 @@ def schedule_page(replay: ScheduleReplay) -> str:
         f"<title>{heading}</title><style>{_colours(replay, still)}{STYLE}</style></head>\n<body>\n"
         f"<h1>{heading}</h1>\n<p>{escape(subheading(replay))}</p>\n"
         f"{_player(replay, still)}"
-        f'<div class="legend">{picture(legend(replay), "Legend")}</div>\n'
         f"<details open><summary>All steps at once</summary>\n"
         f"{picture(film_strip(replay), replay.heading)}</details>\n"
         f"{_traffic_table(replay)}"
@@ -67,7 +68,7 @@ def _colours(replay: ScheduleReplay, still: ElementTree.Element) -> str:
     light = "".join(f"--{name}: {colour}; " for name, colour in named.items())
     both = "".join(f"--{name}: {light_or_dark(colour)}; " for name, colour in named.items())
     tints = chunk_colours(replay)
-    added = product(("fill", "stroke"), [*tints, *map(inked, tints), BARE])
+    added = product(("fill", "stroke"), [*tints, *bar_colours(replay), *map(inked, tints), BARE])
     return (
         f"\n:root {{ {light}}}\n@supports (color: light-dark(#000, #fff)) {{\n"
         f"  :root {{ color-scheme: light dark; {both}}}\n}}\n"
@@ -80,6 +81,7 @@ def _player(replay: ScheduleReplay, still: ElementTree.Element) -> str:
     return (
         '<section id="player" aria-label="Player" hidden>\n'
         f"{ElementTree.tostring(still, encoding='unicode')}\n"
+        f'<div class="legend">{picture(legend(replay, NARROWEST), "Legend")}</div>\n'
         '<div class="controls" role="group" aria-label="Playback">'
         '<button id="back" aria-label="One step back">&#9664;&#xFE0E;</button>'
         '<button id="play" aria-label="Play">Play</button>'
@@ -119,6 +121,7 @@ def _data(replay: ScheduleReplay, geometry: Geometry) -> dict[str, Any]:
     steps = range(len(replay.schedule.steps))
     return {
         "colours": chunk_colours(replay),
+        "fills": bar_colours(replay),
         "inks": [inked(colour) for colour in chunk_colours(replay)],
         "bare": BARE,
         "slots": _slot_boxes(replay, geometry),

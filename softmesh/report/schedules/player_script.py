@@ -10,6 +10,7 @@ h1 + p { color: var(--faded); margin: .2rem 0 1rem; }
 svg { height: auto; max-width: 100%; }
 #geometry { display: block; width: 100%; margin: 0 auto; max-height: 72vh;
          font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; }
+.legend { text-align: center; }
 .controls { display: flex; gap: .5rem; align-items: center; flex-wrap: wrap; margin: .6rem 0; }
 .controls input { flex: 1; min-width: 10rem; }
 button { font: inherit; min-width: 3.2rem; padding: .2rem .7rem; }
@@ -41,7 +42,7 @@ SCRIPT = r"""
   var bars = data.slots.map(function (slot) {
     var place = {x: slot[0], y: slot[1], width: slot[2], height: slot[3], fill: data.bare};
     make(byId('slots'), 'rect', place);
-    place.fill = data.colours[slot[4]];
+    place.fill = data.fills[slot[4]];
     return make(byId('slots'), 'rect', place);
   });
   var lanes = data.lanes.map(function (lane) {
