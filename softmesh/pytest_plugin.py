@@ -34,6 +34,7 @@ from softmesh.runtime.dispatch_choice import DispatchCoreConfig
 from softmesh.runtime.fabric_api import set_fabric_config
 from softmesh.runtime.machine_queries import get_arch_name, get_device_ids
 from softmesh.runtime.sanitizer import race_detector as sanitizer
+from softmesh.systems.system_choice import chosen_machine
 
 _SEED = 213919
 # What tests may put into `device_params` for the fabric, and the argument of set_fabric_config it is.
@@ -47,6 +48,8 @@ _FABRIC = {
 
 # Meshes of fixtures that outlive a test: theirs to close.
 _SHARED = pytest.StashKey[set[int]]()
+# Tests whose mesh_device was one chip, because neither the test nor a system says otherwise.
+_ALONE = pytest.StashKey[set[str]]()
 
 
 # -- import ttnn ---------------------------------------------------------------------------------
@@ -68,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_SHARED] = set()
+    config.stash[_SHARED], config.stash[_ALONE] = set(), set()
     if not config.getoption("--no-sanitize", default=False):
         sanitizer.start()
         config.add_cleanup(sanitizer.stop)
@@ -106,9 +109,14 @@ def device(device_params: dict[str, Any]) -> Iterator[MeshDevice]:
 def mesh_device(request: pytest.FixtureRequest, device_params: dict[str, Any]) -> Iterator[MeshDevice]:
     """A mesh of the shape given by indirect parametrisation: (2, 4), MeshShape(2, 4), or 8 for 1x8.
 
-    A pair of a shape and a dict adds to `device_params`. Without a parameter the mesh is 1x1.
+    A pair of a shape and a dict adds to `device_params`. Without a parameter the mesh is a row of all chips of
+    the system. Where no system was chosen that is one chip, and the summary of the run says what such tests cannot see.
     """
-    shape, more = _shape_and_params(getattr(request, "param", 1))
+    if (param := getattr(request, "param", None)) is None:
+        is_chosen = chosen_machine() is not None
+        request.config.stash[_ALONE] |= set() if is_chosen else {request.node.nodeid}
+        param = len(get_device_ids()) if is_chosen else 1
+    shape, more = _shape_and_params(param)
     opening, fabric = _sorted_out({**device_params, **more})
     with _fabric(fabric), open_mesh_device(shape, **opening) as opened:
         yield opened
@@ -174,6 +182,27 @@ def is_ci_env() -> bool:
 @pytest.fixture(scope="session")
 def silicon_arch_name() -> str:
     return get_arch_name()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    sent = getattr(session.config, "workeroutput", None)  # of a worker of pytest-xdist
+    if sent is not None:
+        alone: set[str] = session.config.stash[_ALONE]
+        sent["softmesh_alone"] = sorted(alone)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_ALONE].update(getattr(node, "workeroutput", {}).get("softmesh_alone", ()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if alone := config.stash[_ALONE]:
+        some = f"{len(alone)} test" + ("s" if len(alone) > 1 else "")
+        terminalreporter.write_line(
+            f"softmesh: the mesh_device of {some} was one chip, on which a forgotten collective cannot be seen. "
+            "SOFTMESH_SYSTEM=T3000 (or another system) makes it all chips of that system, as the real fixture does."
+        )
 
 
 # -- closing what a test leaves open ---------------------------------------------------------------

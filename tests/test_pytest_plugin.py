@@ -9,8 +9,11 @@ import pytest
 
 from softmesh.runtime.commands import observed
 from softmesh.runtime.device_lifecycle import open_meshes
+from softmesh.systems.named_systems import load
 
 pytest_plugins = ["pytester"]
+
+load("T3000")  # here: pytester forgets modules that are first imported within a run, and some of theirs stay behind
 
 
 @pytest.fixture
@@ -41,6 +44,40 @@ def test_import_ttnn_works_in_tests_and_in_conftest(pytester, run_suite):
 def test_the_alias_ends_with_the_run(run_suite):
     run_suite("import ttnn\ndef test_it(): assert ttnn.bfloat16").assert_outcomes(passed=1)
     assert "ttnn" not in sys.modules
+
+
+FORGETFUL = """
+    import torch, ttnn
+
+    def test_partial_sums(mesh_device):
+        print(mesh_device)
+        put = {"layout": ttnn.TILE_LAYOUT, "device": mesh_device}
+        x = ttnn.from_torch(torch.ones(32, 256), mesh_mapper=ttnn.ShardTensorToMesh(mesh_device, dim=1), **put)
+        w = ttnn.from_torch(torch.ones(256, 32), mesh_mapper=ttnn.ShardTensorToMesh(mesh_device, dim=0), **put)
+        ttnn.gelu(ttnn.matmul(x, w))
+
+    def test_again(mesh_device):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("system", "chips"), [("N300", 2), ("T3000", 8), ("Galaxy", 32)])
+def test_without_a_parameter_mesh_device_has_all_chips_of_the_system(run_suite, monkeypatch, system, chips):
+    monkeypatch.setenv("SOFTMESH_SYSTEM", system)
+    result = run_suite(FORGETFUL, "-s", "-W", "default")
+    result.assert_outcomes(passed=2, warnings=1)  # the forgotten all_reduce
+    result.stdout.fnmatch_lines([f"*MeshDevice(1x{chips} grid*", "*PartialWarning*"])
+    result.stdout.no_fnmatch_line("*cannot be seen*")
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_without_a_system_it_is_one_chip_and_the_summary_says_what_that_hides(run_suite, options):
+    result = run_suite(FORGETFUL, *options)
+    result.assert_outcomes(passed=2)
+    said = [line for line in result.outlines if "a forgotten collective cannot be seen" in line]
+    assert len(said) == 1
+    assert "of 2 tests" in said[0]
+    assert "SOFTMESH_SYSTEM=T3000" in said[0]
 
 
 def test_a_real_ttnn_is_a_usage_error(pytester, run_suite):
