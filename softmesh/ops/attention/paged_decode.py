@@ -246,7 +246,9 @@ def paged_scaled_dot_product_attention_decode(
         return step.run(q, fetch, mask, current, sink)
 
     rule = decode_rule(q, attn_mask, own_caches=True, mask_at=4, table_at=3)
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length))
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length), places_of={3: (1, 2)}
+    )
 
 
 def _paged_step(
@@ -355,7 +357,9 @@ def paged_flash_multi_latent_attention_decode(
         return step.run(q, fetch, mask, current, sink)
 
     rule = decode_rule(q, attn_mask, own_caches=True, mask_at=4, table_at=3)
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length))
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length), places_of={3: (1, 2)}
+    )
 
 
 def _value_width(op: str, k: Operand, v: Operand | None, head_dim_v: int | None) -> int:

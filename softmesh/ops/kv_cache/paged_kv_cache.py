@@ -92,7 +92,7 @@ def paged_update_cache(
         return write_back_view(cache, view)
 
     rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
-    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3))
+    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3), places_of={3: (0,)})
 
 
 @operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
@@ -148,7 +148,7 @@ def paged_fused_update_cache(
         ask = are_users_alike(_ALIKE, (2, 3), pages=3)
         return all(ask(rules.with_operands(at, (cache, values, 4, 5, 6))) for cache, values in ((0, 1), (2, 3)))
 
-    return Local(compute, both, is_one_value=are_one_value)
+    return Local(compute, both, is_one_value=are_one_value, places_of={5: (0, 2)})
 
 
 def _check_shards(values: Operand) -> None:
@@ -390,7 +390,8 @@ def paged_fill_cache(
         return write_back_view(cache, view)
 
     alike = {0: 0, 1: 1, 3: 3}
-    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_users_alike(alike, (2, 3, 4), pages=2))
+    are_alike = are_users_alike(alike, (2, 3, 4), pages=2)
+    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_alike, places_of={2: (0,)})
 
 
 def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:
