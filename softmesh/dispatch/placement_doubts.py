@@ -8,7 +8,8 @@ stacked and split, copies may be added up to scale them, a device may look for t
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -61,23 +62,20 @@ def of_crossed_splits(
             )
 
 
-class SharedPart(NamedTuple):
-    """A doubt that holds if what all devices share differs along a dim that is as long as one part of another operand.
-
-    `operand` counts what a call's data has; several in a row, of one number each, have no `dim`.
-    """
+class ValueDoubt(NamedTuple):
+    """A doubt that holds for calls with such values only; `holds` is given the call's data."""
 
     text: str
-    operands: slice
-    dim: int | None  # counted from the last
+    holds: Callable[[Sequence[Any]], bool]
 
-    def holds(self, data: Sequence[Any]) -> bool:
-        """True if the values differ along the dim; a call that computes no values says nothing of them."""
-        given = data[self.operands]
-        if self.dim is None:
-            return len(set(given)) > 1
-        values: torch.Tensor = given[0]
-        return not (values.is_meta or value_free.is_on) and bool((values != values.narrow(self.dim, 0, 1)).any())
+
+def _is_known(values: torch.Tensor) -> bool:
+    return not (values.is_meta or value_free.is_on)
+
+
+def _differ_along(operand: int, dim: int, data: Sequence[Any]) -> bool:
+    values: torch.Tensor = data[operand]
+    return _is_known(values) and bool((values != values.narrow(dim, 0, 1)).any())
 
 
 def of_shared_parts(
@@ -88,12 +86,13 @@ def of_shared_parts(
     numbers: int = 0,
     skipped: Collection[tuple[int, int]] = (),
     may_repeat: bool = False,
-) -> Iterator[SharedPart]:
+) -> Iterator[ValueDoubt]:
     """Operands that all devices share, and that the op's rule would take split along with another: by parts as long.
 
-    Most often these are the positions, the mask or the scales of the first part. `operands` are those of the call's
-    data, None for what is no tensor; the last ones may be `numbers` of one list. `skipped` has the operands of which
-    nothing is said, each with a mesh axis. `may_repeat`: along a batch an operand may hold one sample many times.
+    It holds if their values differ along that dim. Most often they are the positions, the mask or the scales of the
+    first part. `operands` are those of the call's data, None for what is no tensor; the last ones may be `numbers` of
+    one list. `skipped` has the operands of which nothing is said, each with a mesh axis. `may_repeat`: along a batch
+    an operand may hold one sample many times.
     """
     out, made = outs[0]
     for axis, word in enumerate(made.placements):
@@ -118,13 +117,13 @@ def of_shared_parts(
                     f"values along dim {dim} of it, and not those in its own place. Split it along dim {dim} over this "
                     "axis, too."
                 )
-                yield SharedPart(text, slice(index, index + 1), dim - len(shape))
+                yield ValueDoubt(text, partial(_differ_along, index, dim - len(shape)))
         if 1 < part == numbers:
             text = (
                 f"{where} the {part} numbers in its list are the same on all {devices} devices: every part has those "
                 "of the first one. Give them as a tensor that is split over this axis, too."
             )
-            yield SharedPart(text, slice(-numbers, None), None)
+            yield ValueDoubt(text, lambda data: len(set(data[-numbers:])) > 1)
 
 
 def _dims_split_along(rule: Rule, at: Situation, index: int, part: int, results: Sequence[Placement]) -> Iterator[int]:
@@ -236,6 +235,35 @@ def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and what it "
                 f"hands on is one of them, not the whole. ttnn.all_reduce(x, cluster_axis={axis}) adds them up."
             )
+
+
+def of_lost_parts(
+    op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[int], bring: Callable[[Any], torch.Tensor]
+) -> Iterator[ValueDoubt]:
+    """A collective that keeps one device's piece: parts of a whole that others hold are on no device afterwards.
+
+    It holds if several devices have something: parts that are constant may stand for nothing. `bring` puts a call's
+    data where `dist` says.
+    """
+    for axis in axes:
+        word, devices = dist.placements[axis], dist.devices[axis]
+        if isinstance(word, Shard) and devices > 1 and shape[word.dim] > 1:
+            yield ValueDoubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, and what one of them "
+                f"holds takes the place of all others. ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) gives every "
+                "device the whole.",
+                partial(_hold_several, axis, bring),
+            )
+
+
+def _hold_several(axis: int, bring: Callable[[Any], torch.Tensor], data: Sequence[Any]) -> bool:
+    """True if two devices along the axis have different values, which are not all one number."""
+    if not _is_known(data[0]):
+        return False
+    values = bring(data[0])
+    pieces = values.movedim(axis, 0).reshape(*values.shape[axis : axis + 1], -1)
+    filled = pieces[(pieces != pieces[:, :1]).any(1)]
+    return bool((filled != filled[:1]).any())
 
 
 def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, shape: Sequence[int]) -> Iterator[Doubt]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from softmesh.cores import CoreCoord
-from softmesh.dispatch.placement_doubts import SharedPart
+from softmesh.dispatch.placement_doubts import ValueDoubt
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
@@ -100,7 +100,7 @@ class Plan:
     problem: str | None = None  # of a value that is only a part of what it is taken for
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
-    doubts_of_values: tuple[SharedPart, ...] = ()  # and only if the values of a call are such
+    doubts_of_values: tuple[ValueDoubt, ...] = ()  # and only if the values of a call are such
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None

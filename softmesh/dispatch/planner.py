@@ -14,7 +14,7 @@ from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.pairing_doubts import Pair, of_pairs
-from softmesh.dispatch.placement_doubts import PRODUCTS, SharedPart, of_crossed_splits, of_shared_parts
+from softmesh.dispatch.placement_doubts import PRODUCTS, ValueDoubt, of_crossed_splits, of_shared_parts
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -363,7 +363,7 @@ class Planner:
             inner = -2 if given.get("transpose_a") else -1, -1 if given.get("transpose_b") else -2
             yield from of_crossed_splits(self.op.name, named, found[0], inner)
 
-    def _shared_parts(self, local: Local, dists: list[Distribution], outputs: Sequence[Output]) -> Iterable[SharedPart]:
+    def _shared_parts(self, local: Local, dists: list[Distribution], outputs: Sequence[Output]) -> Iterable[ValueDoubt]:
         """Operands that are as long as one part of what is split, and the same on every device.
 
         What it writes to and does not read may be; so may page tables, where each device has pages of its own.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
 from softmesh.fabric import settings
+from softmesh.mesh import MeshShape
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
@@ -51,7 +52,15 @@ def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
     """Shards may be stacked to be looked at one by one; or somebody has forgotten how they were split."""
     if not is_strict() or not tensor.shape:
         return
-    for axis, split, joined in composer.misplaced(tensor.view_distribution(), len(tensor.shape)):
+    dist = tensor.view_distribution()
+    missing = composer.left_out(dist)
+    if missing is not None:
+        doubt(
+            f"{doing}: the composer for {composer.composed_shape} leaves out what {missing} holds, and the tensor's "
+            f"parts lie on {MeshShape(dist.mesh)}: some of it is missing. Give the composer the shape of the mesh.",
+            SoftmeshWarning,
+        )
+    for axis, split, joined in composer.misplaced(dist, len(tensor.shape)):
         doubt(
             f"{doing}: dim {split} was split over mesh axis {axis}, and the composer puts the shards together along "
             f"dim {joined}: the result is not the tensor that was split. Compose along dim {split}.",
