@@ -13,7 +13,7 @@ from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, Extents, common_refinement, split_axes
 from softmesh.placement.pieces import pieces_at, stored_index
-from softmesh.placement.placements import Partial, Shard
+from softmesh.placement.placements import REPLICATE, Partial, Shard
 from softmesh.tensor.mappers import check_overrides, check_size, override_text, piece_coordinates, shape_of
 
 if TYPE_CHECKING:
@@ -138,6 +138,15 @@ class MeshToTensor:
         held = [(coord, stored_index(dist, at)) for at, coord in enumerate(dist.coordinates())]
         taken = {piece for coord, piece in held if coord in self._coords}
         return next((coord for coord, piece in held if piece not in taken), None)
+
+    def copied(self, dist: Distribution, shape: Sequence[int]) -> tuple[int, int] | None:
+        """How often it puts in what devices share, and along which dim; None where that is one row of each."""
+        held = [stored_index(dist, at) for at, coord in enumerate(dist.coordinates()) if coord in self._coords]
+        times = len(held) // max(len(set(held)), 1)
+        shared = [axis for axis, word in enumerate(dist.placements) if word is REPLICATE and dist.devices[axis] > 1]
+        dims = [dim for axis in shared for dim in self._dims_along(dist, axis)] if times > 1 else []
+        found = next((dim for dim in dims if -len(shape) <= dim < len(shape) and shape[dim] > 1), None)
+        return None if found is None else (times, found)
 
     def stacks(self, dist: Distribution, axis: int, shape: Sequence[int]) -> bool:
         """Whether what the devices along the axis hold lies one by one along a dim of the result."""

@@ -5,12 +5,16 @@ A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only 
 
 from __future__ import annotations
 
+import torch
+
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
 from softmesh.fabric import settings
 from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
+from softmesh.tensor.stacked_copies import piece_of, stacked
 from softmesh.tensor.tensor import Tensor
 
 
@@ -66,3 +70,18 @@ def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
             f"dim {joined}: the result is not the tensor that was split. Compose along dim {split}.",
             SoftmeshWarning,
         )
+
+
+def watch_copies(
+    tensor: Tensor, dist: Distribution, composer: MeshToTensor | None, result: torch.Tensor
+) -> torch.Tensor:
+    """What `to_torch` hands over; in strict mode as one that notes whether copies are told apart."""
+    if not is_strict() or result.dim() != len(tensor.shape):
+        return result
+    if composer is None:
+        return piece_of(result, tensor)
+    copied = composer.copied(dist, tensor.shape)
+    if copied is None:
+        return result
+    times, dim = copied
+    return stacked(result, result.shape[dim], times, "to_torch", is_told_unused=dist.is_replicated)

@@ -1,4 +1,4 @@
-"""Mixtures of experts: where tokens were sent, and where answers are looked for"""
+"""Mixtures of experts: where tokens were sent, and where answers are looked for."""
 
 import torch
 from catalogue import Told, mistake, right
