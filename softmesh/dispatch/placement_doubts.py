@@ -118,7 +118,7 @@ def of_shared_parts(
                     "axis, too."
                 )
                 yield ValueDoubt(text, partial(_differ_along, index, dim - len(shape)))
-        if 1 < part == numbers:
+        if 1 < part == numbers and (len(operands) - 1, axis) not in skipped:
             text = (
                 f"{where} the {part} numbers in its list are the same on all {devices} devices: every part has those "
                 "of the first one. Give them as a tensor that is split over this axis, too."

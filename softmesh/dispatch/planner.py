@@ -36,7 +36,7 @@ from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statisti
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.placement.rules import Situation, UsesPartial, opaque, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
@@ -379,6 +379,11 @@ class Planner:
             own = [axis for axis in axes if held is None or held[2].placements[axis] is not REPLICATE]
             skipped |= {(at, axis) for axis in (axes if caches[0] in self.op.writes else own)}
             skipped |= {(cache, axis) for cache in caches for axis in axes}
+        if not (local.broadcast_rank or len({shape for shape, _ in pairs}) == 1):
+            # The others go with the first operand that it reads: that one is split, or all may be as they are.
+            lead = next((one for at, one in enumerate(operands) if one is not None and at not in self.op.writes), None)
+            whole = [axis for axis in axes if lead is None or not isinstance(lead[2].placements[axis], Shard)]
+            skipped |= {(at, axis) for at in range(len(operands)) for axis in whole}
         numbers = next((n for n, value in enumerate(reversed(self.data)) if type(value) is not int), 0)
         outs = [(tuple(output.spec.shape), output.dist) for output in outputs]
         may_repeat = local.broadcast_rank > 0 or self.op.name == "concat"

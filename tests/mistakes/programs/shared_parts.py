@@ -204,6 +204,19 @@ def paged(mesh, table, positions, cache_columns=None, table_columns=None):
 
 @mistake(
     Told.STRICT,
+    "paged_update_cache: dim 0 is split over mesh axis 1, and the 2 numbers in its list",
+    symptom=FIRST_USERS,
+    mend="Give positions as a tensor that is split as the users are.",
+)
+def users_are_split_and_fill_an_empty_cache_at_positions_in_a_list(mesh):
+    empty = put(mesh, torch.zeros(2, 1, 64, 32), dtype=ttnn.bfloat16)
+    cores = ttnn.create_sharded_memory_config((1, 2, 32, 32), ttnn.CoreGrid(y=1, x=2), ttnn.ShardStrategy.HEIGHT)
+    token = ttnn.to_memory_config(heads(mesh, 1, (1, 8, 32, 32)), cores)
+    ttnn.experimental.paged_update_cache(empty, token, update_idxs=[7, 40])
+
+
+@mistake(
+    Told.STRICT,
     "decode: dim 1 is split over mesh axis 1, and page_table_tensor [2, 2]",
     OF_THE_SAME,
     symptom="All users attend to what the first ones have said.",
@@ -258,6 +271,11 @@ def users_are_split_with_all_that_is_theirs(mesh):
     decode(heads(mesh, 2, (1, 2, 8, 32)), *[heads(mesh, 1, (2, 4, 64, 32))] * 2, cur_pos_tensor=numbers(mesh, [7, 40]))
     turned(mesh, put(mesh, torch.rand(1, 1, 1, 32).expand(1, 2, 1, 32), dtype=ttnn.bfloat16))
     turned(mesh, put(mesh, torch.rand(1, 8, 1, 32), None, 1, dtype=ttnn.bfloat16))
+
+
+@right
+def the_same_users_are_asked_at_other_positions_on_each_device(mesh):
+    decode(heads(mesh, None, (1, 2, 4, 32)), *caches(mesh, None, 2), cur_pos_tensor=numbers(mesh, [7, 40] * 4, 0))
 
 
 @right
