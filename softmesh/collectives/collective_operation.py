@@ -31,7 +31,14 @@ from softmesh.config import CONFIG
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
 from softmesh.dispatch.operation import Operation, registered
-from softmesh.dispatch.placement_doubts import Doubt, of_a_broadcast, of_a_gather, of_a_partition, of_a_sum
+from softmesh.dispatch.placement_doubts import (
+    Doubt,
+    of_a_broadcast,
+    of_a_gather,
+    of_a_partition,
+    of_a_sum,
+    of_lost_parts,
+)
 from softmesh.dispatch.plan import (
     CostRule,
     Local,
@@ -107,6 +114,10 @@ class CollectivePlanner(Planner):
         doubts = list(self._doubts(groups[0], moved))
         plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
         plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
+        if declared.keeps_one_piece:
+            group, shape, bring = groups[0], tuple(self.tensors[0].shape), plan.adapts[0]
+            lost = of_lost_parts(self.op.name, group.dist, group.axes, shape, bring or (lambda data: data))
+            plan.doubts_of_values = tuple(lost)
         return plan, plan.finish(raw)
 
     def _doubts(self, group: Group, moved: GroupComputation) -> Iterable[Doubt]:

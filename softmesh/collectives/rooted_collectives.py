@@ -109,7 +109,8 @@ def broadcast(
             return GroupComputation(lambda data: picked(data, group, [at[axis] for axis in group.axes]), (alike,))
         return GroupComputation(_spread_in_own_group(group, sender), (_all_local(group),), topology_of(alike))
 
-    return CollectiveSpec(checked_axis("broadcast", cluster_axis), move, needs_line=False, names_a_device=True)
+    axis = checked_axis("broadcast", cluster_axis)
+    return CollectiveSpec(axis, move, needs_line=False, names_a_device=True, keeps_one_piece=True)
 
 
 def _all_local(group: Group) -> Distribution:

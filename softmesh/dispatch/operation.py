@@ -45,7 +45,7 @@ from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import doubt, warn, warn_or_raise
+from softmesh.strictness import doubt, doubts_are_heard, warn, warn_or_raise
 from softmesh.tensor.persistent_results import handed_out, note_overwritten, recorded_out, warn_if_overwritten
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -145,7 +145,7 @@ class Operation(EntryPoint):
         marking = definition.marking(bound) if is_marked else None
         is_tracked = GRADIENTS.in_use and tracks(data)
         plan, results = without_gradients(lambda: self._planned(bound)) if is_tracked else self._planned(bound)
-        _tell_remarks(plan)
+        _tell_remarks(plan, data)
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None
         parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
@@ -408,7 +408,7 @@ def _shard_grids(tensors: Sequence[object]) -> Iterator[CoreRangeSet]:
             yield config.shard_spec.grid
 
 
-def _tell_remarks(plan: Plan) -> None:
+def _tell_remarks(plan: Plan, data: Sequence[Any]) -> None:
     if plan.problem is not None and plan.is_share:
         tell = doubt if plan.is_bias else warn
         tell(plan.problem, PartialWarning)
@@ -418,6 +418,9 @@ def _tell_remarks(plan: Plan) -> None:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
     for text in plan.doubts:
         doubt(text, SoftmeshWarning)
+    for shared in plan.doubts_of_values:
+        if doubts_are_heard() and shared.holds(data):
+            doubt(shared.text, SoftmeshWarning)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

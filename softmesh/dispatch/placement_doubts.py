@@ -7,16 +7,23 @@ stacked and split, copies may be added up to scale them, a device may look for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+import torch
+
+from softmesh import value_free
+from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import LOCAL, Partial, Placement, Replicate, Shard
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Replicate, Shard
+from softmesh.placement.rules import Rule, Situation, UsesPartial
 
 PRODUCTS = ("matmul", "linear")
-_FEWEST_WITH_BATCH = 3  # dims of a tensor whose first one is that of samples
 Inner = tuple[int, int]  # the dim of each factor over which a product adds up, counted from the last
-_MULTIPLIED = "multiply"  # angles: a head that is cut out of the columns still counts as split along them
+_MULTIPLIED = "multiply"
+_FEWEST_WITH_BATCH = 3  # dims of a tensor whose first one is that of samples
 
 
 class Doubt(NamedTuple):
@@ -25,9 +32,16 @@ class Doubt(NamedTuple):
 
 
 def of_crossed_splits(
-    op: str, operands: Sequence[tuple[str, Sequence[int], Distribution]], made: Distribution, inner: Inner
+    op: str,
+    operands: Sequence[tuple[str, Sequence[int], Distribution]],
+    made: Distribution,
+    inner: Inner = (-1, -2),
+    fewest: int = 1,
 ) -> Iterator[str]:
-    """Operands (name, shape, distribution) that are split over one axis in ways that do not fit together."""
+    """Operands (name, shape, distribution) that are split over one axis in ways that do not fit together.
+
+    Along at least so many dims.
+    """
     for axis, result in enumerate(made.placements):
         words = [dist.placements[axis] for _, _, dist in operands if axis < dist.lead]
         if result != LOCAL or LOCAL in words or made.grid[axis] == 1:
@@ -38,7 +52,8 @@ def of_crossed_splits(
             if isinstance(word, Shard) and shape[word.dim] > 1
         ]
         is_block = op in PRODUCTS and len(split) > 1 and not _multiplies_along(operands, axis, inner)
-        if not is_block and len(split) == len([word for word in words if isinstance(word, Shard)]) > 0:
+        is_met = len({dim for _, dim, _ in split}) < fewest
+        if not (is_block or is_met) and len(split) == len([word for word in words if isinstance(word, Shard)]):
             parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
             is_alone = "is split, and the other operand is whole where they meet" if len(split) == 1 else "are split"
             yield (
@@ -47,32 +62,94 @@ def of_crossed_splits(
             )
 
 
+class ValueDoubt(NamedTuple):
+    """A doubt that holds for calls with such values only; `holds` is given the call's data."""
+
+    text: str
+    holds: Callable[[Sequence[Any]], bool]
+
+
+def _is_known(values: torch.Tensor) -> bool:
+    return not (values.is_meta or value_free.is_on)
+
+
+def _differ_along(operand: int, dim: int, data: Sequence[Any]) -> bool:
+    values: torch.Tensor = data[operand]
+    return _is_known(values) and bool((values != values.narrow(dim, 0, 1)).any())
+
+
 def of_shared_parts(
     op: str,
-    operands: Sequence[tuple[str, Sequence[int], Distribution]],
-    out: Sequence[int],
-    made: Distribution,
-    inner: Inner = (-1, -2),
-) -> Iterator[str]:
-    """An operand that all devices share, and that has as many elements along a split dim as one device has of it.
+    rule: Rule,
+    operands: Sequence[tuple[str, Sequence[int], Distribution] | None],
+    outs: Sequence[tuple[Sequence[int], Distribution]],
+    numbers: int = 0,
+    skipped: Collection[tuple[int, int]] = (),
+    may_repeat: bool = False,
+) -> Iterator[ValueDoubt]:
+    """Operands that all devices share, and that the op's rule would take split along with another: by parts as long.
 
-    Along a batch it is most often one mask, table or token that was repeated for each sample.
+    It holds if their values differ along that dim. Most often they are the positions, the mask or the scales of the
+    first part. `operands` are those of the call's data, None for what is no tensor; the last ones may be `numbers` of
+    one list. `skipped` has the operands of which nothing is said, each with a mesh axis. `may_repeat`: along a batch
+    an operand may hold one sample many times.
     """
+    out, made = outs[0]
     for axis, word in enumerate(made.placements):
-        if op == _MULTIPLIED or not isinstance(word, Shard) or made.devices[axis] == 1 or out[word.dim] == 1:
+        if not isinstance(word, Shard) or made.devices[axis] == 1:
             continue
-        if word.dim == 0 and len(out) >= _FEWEST_WITH_BATCH:
-            continue
-        for at, (name, shape, dist) in enumerate(operands):
-            dim = word.dim + len(shape) - len(out)
-            is_inner = op in PRODUCTS and at < len(inner) and dim == len(shape) + inner[at]
-            is_shared = axis < dist.lead and isinstance(dist.placements[axis], Replicate)
-            if is_shared and dim >= 0 and not is_inner and shape[dim] == out[word.dim]:
-                yield (
-                    f"{op}: dim {word.dim} is split over mesh axis {axis}, and {name} {list(shape)} is the same on all "
-                    f"{made.devices[axis]} devices: every part meets the same values along dim {dim} of it, and not "
-                    f"those in its own place. Split it along dim {dim} over this axis, too."
+        words = tuple(None if one is None else one[2].placements[axis] for one in operands)
+        shapes = tuple(None if one is None else tuple(one[1]) for one in operands)
+        at = Situation(words, shapes, tuple(tuple(extents) for extents, _ in outs))
+        results = [dist.placements[axis] for _, dist in outs]
+        part = next((shape[w.dim] for w, shape in zip(words, shapes, strict=True) if isinstance(w, Shard) and shape), 1)
+        where = f"{op}: dim {word.dim} is split over mesh axis {axis}, and"
+        devices = made.devices[axis]
+        for index, one in enumerate(operands):
+            if one is None or words[index] is not REPLICATE or (index, axis) in skipped:
+                continue
+            name, shape, _ = one
+            for dim in _dims_split_along(rule, at, index, part, results):
+                if _may_be_angles(op, shape, out, dim) or (may_repeat and _may_be_repeated(shape, out, dim)):
+                    continue
+                text = (
+                    f"{where} {name} {list(shape)} is the same on all {devices} devices: every part meets the same "
+                    f"values along dim {dim} of it, and not those in its own place. Split it along dim {dim} over this "
+                    "axis, too."
                 )
+                yield ValueDoubt(text, partial(_differ_along, index, dim - len(shape)))
+        if 1 < part == numbers and (len(operands) - 1, axis) not in skipped:
+            text = (
+                f"{where} the {part} numbers in its list are the same on all {devices} devices: every part has those "
+                "of the first one. Give them as a tensor that is split over this axis, too."
+            )
+            yield ValueDoubt(text, lambda data: len(set(data[-numbers:])) > 1)
+
+
+def _dims_split_along(rule: Rule, at: Situation, index: int, part: int, results: Sequence[Placement]) -> Iterator[int]:
+    """The dims of an operand, as long as a part, along which it could be split and all results were placed as now."""
+    shape = at.shapes[index] or ()
+    for dim, extent in enumerate(shape):
+        if not 1 < extent == part:
+            continue
+        words = (*at.words[:index], Shard(dim), *at.words[index + 1 :])
+        try:
+            answer = rule(at._replace(words=words))
+        except (UsesPartial, MeshError):
+            continue
+        if (len(results) * [answer] if isinstance(answer, Placement) else list(answer)) == list(results):
+            yield dim
+
+
+def _may_be_angles(op: str, shape: Sequence[int], out: Sequence[int], dim: int) -> bool:
+    """True if the columns of a product may be those of one head on each device, turned by a table that all share."""
+    is_row = math.prod(shape) == shape[dim] and len(out) > 1 and out[-2] > 1
+    return op == _MULTIPLIED and dim == len(shape) - 1 and not is_row
+
+
+def _may_be_repeated(shape: Sequence[int], out: Sequence[int], dim: int) -> bool:
+    """True if what meets a batch of samples may be one mask, table or token that was repeated for each of them."""
+    return len(shape) == len(out) >= _FEWEST_WITH_BATCH and dim == 0 and math.prod(shape[1:]) > 1
 
 
 def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int, inner: Inner) -> bool:
@@ -158,6 +235,35 @@ def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and what it "
                 f"hands on is one of them, not the whole. ttnn.all_reduce(x, cluster_axis={axis}) adds them up."
             )
+
+
+def of_lost_parts(
+    op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[int], bring: Callable[[Any], torch.Tensor]
+) -> Iterator[ValueDoubt]:
+    """A collective that keeps one device's piece: parts of a whole that others hold are on no device afterwards.
+
+    It holds if several devices have something: parts that are constant may stand for nothing. `bring` puts a call's
+    data where `dist` says.
+    """
+    for axis in axes:
+        word, devices = dist.placements[axis], dist.devices[axis]
+        if isinstance(word, Shard) and devices > 1 and shape[word.dim] > 1:
+            yield ValueDoubt(
+                f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim}, and what one of them "
+                f"holds takes the place of all others. ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) gives every "
+                "device the whole.",
+                partial(_hold_several, axis, bring),
+            )
+
+
+def _hold_several(axis: int, bring: Callable[[Any], torch.Tensor], data: Sequence[Any]) -> bool:
+    """True if two devices along the axis have different values, which are not all one number."""
+    if not _is_known(data[0]):
+        return False
+    values = bring(data[0])
+    pieces = values.movedim(axis, 0).reshape(*values.shape[axis : axis + 1], -1)
+    filled = pieces[(pieces != pieces[:, :1]).any(1)]
+    return bool((filled != filled[:1]).any())
 
 
 def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, shape: Sequence[int]) -> Iterator[Doubt]:

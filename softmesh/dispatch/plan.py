@@ -7,14 +7,15 @@ like. A later call with the same specs is a dictionary look-up and the torch cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from softmesh.cores import CoreCoord
+from softmesh.dispatch.placement_doubts import ValueDoubt
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
@@ -72,6 +73,8 @@ class Local:
     padded_shape: tuple[int, ...] | None = None  # where the padding is more than what whole tiles take
     computed_as: Callable[[DataType], Callable[..., Any]] | None = None  # where it depends on the result's dtype
     is_seamless: bool = False  # a device's part gives its part of the whole: nothing is made of what lies on two
+    # for operands that number places, such as page tables, those in which these are
+    places_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     is_one_value: Callable[[Situation], bool] | None = None  # of operands so placed, where the rule takes others too
 
 
@@ -97,6 +100,7 @@ class Plan:
     problem: str | None = None  # of a value that is only a part of what it is taken for
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
+    doubts_of_values: tuple[ValueDoubt, ...] = ()  # and only if the values of a call are such
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None

@@ -14,7 +14,7 @@ from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.pairing_doubts import Pair, of_pairs
-from softmesh.dispatch.placement_doubts import PRODUCTS, of_crossed_splits, of_shared_parts
+from softmesh.dispatch.placement_doubts import PRODUCTS, ValueDoubt, of_crossed_splits, of_shared_parts
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -36,7 +36,7 @@ from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statisti
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import LOCAL, Partial, Placement
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.placement.rules import Situation, UsesPartial, opaque, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
@@ -339,7 +339,9 @@ class Planner:
             plan.is_bias = all(misuse.is_bias for misuse in misused)
             label = self._operand_label(index)
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
-        plan.doubts += tuple(self._doubts_of_splits(local, dists, found, tuple(specs[0].shape)))
+        out = tuple(specs[0].shape)
+        plan.doubts += tuple(self._doubts_of_splits(local, dists, found, out))
+        plan.doubts_of_values = tuple(self._shared_parts(local, dists, plan.outputs))
 
     def _doubts_of_splits(
         self, local: Local, dists: list[Distribution], found: list[Distribution], out: tuple[int, ...]
@@ -351,16 +353,41 @@ class Planner:
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
             special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
             special += of_pairs(self.op.name, self._named_pairs(operands), found[0])
-            if self.op.name == "concat":
-                special += of_shared_parts(self.op.name, named, out, found[0])
             is_opaque = local.rule is opaque
             plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
-            yield from special or plain
+            special = special or list(plain)
+            alike = [one for one in named if one[1] == shapes[0]]  # element by element, where nothing else is known
+            yield from special or (() if is_opaque else of_crossed_splits(self.op.name, alike, found[0], fewest=2))
         elif len(dists) > 1:
             given = self.op.signature.named(self.values, self.op.signature.attribute_at)
             inner = -2 if given.get("transpose_a") else -1, -1 if given.get("transpose_b") else -2
             yield from of_crossed_splits(self.op.name, named, found[0], inner)
-            yield from of_shared_parts(self.op.name, named, out, found[0], inner)
+
+    def _shared_parts(self, local: Local, dists: list[Distribution], outputs: Sequence[Output]) -> Iterable[ValueDoubt]:
+        """Operands that are as long as one part of what is split, and the same on every device.
+
+        What it writes to and does not read may be; so may page tables, where each device has pages of its own.
+        """
+        pairs = [(tuple(tensor.shape), dist) for tensor, dist in zip(self.tensors, dists, strict=True)]
+        named = ((name, *pair) for name, pair in self._named_pairs(pairs).items())
+        operands = [next(named) if isinstance(value, torch.Tensor) else None for value in self.data]
+        written = () if self.op.changes_in_place else self.op.writes
+        axes = range(dists[0].lead)
+        skipped = {(at, axis) for at in written for axis in axes}
+        for at, caches in local.places_of.items():
+            held = operands[caches[0]]
+            own = [axis for axis in axes if held is None or held[2].placements[axis] is not REPLICATE]
+            skipped |= {(at, axis) for axis in (axes if caches[0] in self.op.writes else own)}
+            skipped |= {(cache, axis) for cache in caches for axis in axes}
+        if not (local.broadcast_rank or len({shape for shape, _ in pairs}) == 1):
+            # The others go with the first operand that it reads: that one is split, or all may be as they are.
+            lead = next((one for at, one in enumerate(operands) if one is not None and at not in self.op.writes), None)
+            whole = [axis for axis in axes if lead is None or not isinstance(lead[2].placements[axis], Shard)]
+            skipped |= {(at, axis) for at in range(len(operands)) for axis in whole}
+        numbers = next((n for n, value in enumerate(reversed(self.data)) if type(value) is not int), 0)
+        outs = [(tuple(output.spec.shape), output.dist) for output in outputs]
+        may_repeat = local.broadcast_rank > 0 or self.op.name == "concat"
+        return of_shared_parts(self.op.name, local.rule, operands, outs, numbers, skipped, may_repeat)
 
     def _named_pairs(self, operands: Sequence[Pair]) -> dict[str, Pair]:
         """By the labels that messages have of them."""

@@ -52,7 +52,9 @@ _ALONG = {  # what each device does with its part
     ),
     "chunk_gated_delta_rule": "begins anew at the start of its own part",
     "embedding": "looks up numbers that count from the first row of the whole table in its own rows",
-    **dict.fromkeys(("slice", "narrow", "padded_slice"), "cuts these places out of its own part, not out of the whole"),
+    **dict.fromkeys(
+        ("slice", "narrow", "experimental.padded_slice"), "cuts these places out of its own part, not out of the whole"
+    ),
     **dict.fromkeys(("split", "chunk", "glu", "reglu", "geglu", "swiglu", "situ_glu"), _PIECES),
     **dict.fromkeys(
         ("concat", "stack"), "joins its own parts, so that the tensors lie part by part between each other"

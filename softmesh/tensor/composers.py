@@ -11,9 +11,9 @@ import torch
 from softmesh.arguments import checked, checked_ints, publicly_named
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate, MeshShape
-from softmesh.placement.distribution import Distribution, Extents
-from softmesh.placement.pieces import pieces_at
-from softmesh.placement.placements import Partial, Shard
+from softmesh.placement.distribution import Distribution, Extents, common_refinement, split_axes
+from softmesh.placement.pieces import pieces_at, stored_index
+from softmesh.placement.placements import REPLICATE, Partial, Shard
 from softmesh.tensor.mappers import check_overrides, check_size, override_text, piece_coordinates, shape_of
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ class MeshToTensor:
     def mesh_shape(self) -> MeshShape:
         return MeshShape(self._mesh)
 
+    @property
+    def composed_shape(self) -> MeshShape:
+        """The shape of the devices that it reads."""
+        return MeshShape(self._shape)
+
     def compose(self, data: torch.Tensor, dist: Distribution) -> torch.Tensor:
         """One tensor from `data`, whose leading dims are those of `dist`."""
         if math.prod(dist.grid) == 1:
@@ -109,19 +114,43 @@ class MeshToTensor:
 
     def misplaced(self, dist: Distribution, rank: int) -> Iterator[tuple[int, int, int]]:
         """Axes whose shards it puts together along another dim than was split: the axis, that dim, its own."""
-        is_axis_by_axis = len(self._shape) == len(dist.grid)
         for axis, word in enumerate(dist.placements):
             if not isinstance(word, Shard) or dist.devices[axis] == 1:
                 continue
-            own = [self._dims[axis]] if is_axis_by_axis else self._dims
-            other = next((dim % rank for dim in own if dim % rank != word.dim), None)
+            other = next((dim % rank for dim in self._dims_along(dist, axis) if dim % rank != word.dim), None)
             if other is not None:
                 yield axis, word.dim, other
 
+    def _dims_along(self, dist: Distribution, axis: int) -> list[int]:
+        """The dims along which it puts together what the devices along an axis hold; its own axes may be others."""
+        fine = common_refinement(dist.grid, self._shape)
+        if fine is None:  # it reads some of the devices: a block of the mesh, or one device after the other
+            return [self._dims[axis]] if len(self._shape) == len(dist.grid) else self._dims
+        steps = split_axes(dist.grid, fine)[axis]
+        return [
+            dim for dim, own in zip(self._dims, split_axes(self._shape, fine), strict=True) if set(own) & set(steps)
+        ]
+
+    def left_out(self, dist: Distribution) -> MeshCoordinate | None:
+        """The first device with a part of a split dim that it does not put in, and no other device has."""
+        if not any(isinstance(word, Shard) for word in dist.placements):
+            return None
+        held = [(coord, stored_index(dist, at)) for at, coord in enumerate(dist.coordinates())]
+        taken = {piece for coord, piece in held if coord in self._coords}
+        return next((coord for coord, piece in held if piece not in taken), None)
+
+    def copied(self, dist: Distribution, shape: Sequence[int]) -> tuple[int, int] | None:
+        """How often it puts in what devices share, and along which dim; None where that is one row of each."""
+        held = [stored_index(dist, at) for at, coord in enumerate(dist.coordinates()) if coord in self._coords]
+        times = len(held) // max(len(set(held)), 1)
+        shared = [axis for axis, word in enumerate(dist.placements) if word is REPLICATE and dist.devices[axis] > 1]
+        dims = [dim for axis in shared for dim in self._dims_along(dist, axis)] if times > 1 else []
+        found = next((dim for dim in dims if -len(shape) <= dim < len(shape) and shape[dim] > 1), None)
+        return None if found is None else (times, found)
+
     def stacks(self, dist: Distribution, axis: int, shape: Sequence[int]) -> bool:
         """Whether what the devices along the axis hold lies one by one along a dim of the result."""
-        own = [self._dims[axis]] if len(self._shape) == len(dist.grid) else self._dims
-        return all(-len(shape) <= dim < len(shape) and shape[dim] == 1 for dim in own)
+        return all(-len(shape) <= dim < len(shape) and shape[dim] == 1 for dim in self._dims_along(dist, axis))
 
     def _checked_dims(self, rank: int) -> list[int]:
         """Counted from 0; nothing looks at them before there are shards to put together."""

@@ -26,6 +26,7 @@ from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.pending_storage import defer_values
 from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.stacked_copies import taken_in
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE, Tile
@@ -214,7 +215,7 @@ def _as_torch(tensor: object, where: str) -> torch.Tensor:
     if tensor.layout is not torch.strided or tensor.is_meta:
         kind = "a meta tensor without values" if tensor.is_meta else f"{tensor.layout}; call .to_dense() first"
         raise refused(where, f"tensor must hold plain values, got {kind}")
-    return tensor.detach()
+    return taken_in(tensor).detach()
 
 
 def _from_numpy(array: np.ndarray, where: str) -> torch.Tensor:

@@ -5,11 +5,16 @@ A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only 
 
 from __future__ import annotations
 
+import torch
+
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
 from softmesh.fabric import settings
+from softmesh.mesh import MeshShape
+from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
+from softmesh.tensor.stacked_copies import piece_of, stacked
 from softmesh.tensor.tensor import Tensor
 
 
@@ -51,9 +56,32 @@ def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
     """Shards may be stacked to be looked at one by one; or somebody has forgotten how they were split."""
     if not is_strict() or not tensor.shape:
         return
-    for axis, split, joined in composer.misplaced(tensor.view_distribution(), len(tensor.shape)):
+    dist = tensor.view_distribution()
+    missing = composer.left_out(dist)
+    if missing is not None:
+        doubt(
+            f"{doing}: the composer for {composer.composed_shape} leaves out what {missing} holds, and the tensor's "
+            f"parts lie on {MeshShape(dist.mesh)}: some of it is missing. Give the composer the shape of the mesh.",
+            SoftmeshWarning,
+        )
+    for axis, split, joined in composer.misplaced(dist, len(tensor.shape)):
         doubt(
             f"{doing}: dim {split} was split over mesh axis {axis}, and the composer puts the shards together along "
             f"dim {joined}: the result is not the tensor that was split. Compose along dim {split}.",
             SoftmeshWarning,
         )
+
+
+def watch_copies(
+    tensor: Tensor, dist: Distribution, composer: MeshToTensor | None, result: torch.Tensor
+) -> torch.Tensor:
+    """What `to_torch` hands over; in strict mode as one that notes whether copies are told apart."""
+    if not is_strict() or result.dim() != len(tensor.shape):
+        return result
+    if composer is None:
+        return piece_of(result, tensor)
+    copied = composer.copied(dist, tensor.shape)
+    if copied is None:
+        return result
+    times, dim = copied
+    return stacked(result, result.shape[dim], times, "to_torch", is_told_unused=dist.is_replicated)

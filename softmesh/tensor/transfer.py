@@ -23,7 +23,7 @@ from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fittin
 from softmesh.tensor.convert import from_storage, round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.persistent_results import note_overwritten, warn_if_overwritten
-from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial
+from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial, watch_copies
 from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias
@@ -133,7 +133,7 @@ def to_torch(
         result = _squeeze_to_rank(result, checked_int("to_torch", "torch_rank", torch_rank))
     if observed():
         emit("to_torch", (tensor,), (), coords=dist.coordinates(), queue=queue, blocking=True)
-    return result
+    return watch_copies(tensor, dist, mesh_composer, result)
 
 
 def composed(tensor: Tensor, composer: MeshToTensor, where: str) -> torch.Tensor:

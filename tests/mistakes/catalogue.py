@@ -20,6 +20,8 @@ is open and no fabric is set. To add one:
     def the_axis_of_the_contributions_is_summed(mesh):
         ttnn.all_reduce(contributions(mesh), cluster_axis=1)
 
+A mistake that softmesh cannot know of is `@unknowable(why, symptom=..., mend=...)`, and nothing is said of it.
+
 Then `python tests/mistakes/mistakes_page.py` writes docs/mistakes.md anew.
 """
 
@@ -47,6 +49,7 @@ class Told(Enum):
     SANITIZER = "a finding of the sanitizer (the pytest plugin, `SOFTMESH_SANITIZE=1`, `with ttnn.sanitize():`)"
     LOCKSTEP = "an error on every rank under `SOFTMESH_LOCKSTEP=1`"
     REPORT = "a report of `tt-run`, which ends the job"
+    NOTHING = "it cannot know"
 
 
 class Mistake(NamedTuple):
@@ -67,6 +70,11 @@ def mistake(told: Told, *says: str, symptom: str, mend: str) -> Callable[[Progra
         return program
 
     return note
+
+
+def unknowable(why: str, *, symptom: str, mend: str) -> Callable[[Program], Program]:
+    """A mistake of which nothing is said in any mode, and the reason."""
+    return mistake(Told.NOTHING, why, symptom=symptom, mend=mend)
 
 
 def right(program: Program) -> Program:

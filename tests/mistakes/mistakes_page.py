@@ -5,15 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from catalogue import MISTAKES, RIGHT, Mistake, heading, load, title, topic
+from catalogue import MISTAKES, RIGHT, Mistake, Told, heading, load, title, topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "mistakes.md"
 _INTRODUCTION = """# Mistakes, and what softmesh says of them
 
 Programs that hang, race or give wrong numbers on silicon, where nobody says why. Search this page for what you see,
 or for words of the message that you got. Each entry is a program that the suite runs (tests/mistakes/programs/), with
-the words that softmesh says of it. Beside these {wrong} mistakes stand {right} correct programs, of which it must say
-nothing. After a change there, `python tests/mistakes/mistakes_page.py` writes this page.
+the words that softmesh says of it, or the reason why it cannot know. Beside these {wrong} mistakes stand {right}
+correct programs, of which it must say nothing. After a change there, `python tests/mistakes/mistakes_page.py` writes
+this page.
 """
 
 
@@ -30,6 +31,13 @@ def page() -> str:
 
 
 def _entry(mistake: Mistake) -> str:
+    if mistake.told is Told.NOTHING:
+        return (
+            f"### {title(mistake.program)}\n\n"
+            f"- On silicon: {mistake.symptom}\n"
+            f"- softmesh says: nothing, for it cannot know. {mistake.says[0]}\n"
+            f"- To mend it: {mistake.mend}\n"
+        )
     said = ", ".join(f"`{_one_line(words)}`" for words in mistake.says)
     return (
         f"### {title(mistake.program)}\n\n"

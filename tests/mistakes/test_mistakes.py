@@ -81,7 +81,7 @@ def test_by_default(mistake: Mistake, tmp_path, monkeypatch):
         assert said.error is None
     if mistake.told in (Told.WARNING, Told.REMARK):
         assert has(said.warnings, mistake.says), said
-    elif mistake.told in (Told.STRICT, Told.SANITIZER):
+    elif mistake.told in (Told.STRICT, Told.SANITIZER, Told.NOTHING):
         assert said.warnings == []
 
 
@@ -93,6 +93,8 @@ def test_in_strict_mode(mistake: Mistake, tmp_path, monkeypatch):
     if mistake.told in (Told.STRICT, Told.REMARK):
         assert said.error is None
         assert has(said.warnings, mistake.says), said
+    elif mistake.told is Told.NOTHING:
+        assert said == ([], None)
     else:
         assert has([said.error or ""], mistake.says), said
 

@@ -18,6 +18,7 @@ from softmesh.collectives.moe.expert_mapping import (
     check_known,
     distinct_placement,
 )
+from softmesh.collectives.moe.routing_notes import note_routing, warn_of_other_routing
 from softmesh.collectives.overload_signatures import overloaded_collective
 from softmesh.collectives.torch_expressions import dealt, gathered, picked
 from softmesh.collectives.ttnn_collectives import checked_axis
@@ -63,6 +64,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     output="output_tensors",
     **writing_rows(),
     results="list[Tensor]",
+    present=note_routing,
 )
 def all_to_all_dispatch(
     input_tensor: Operand,
@@ -136,6 +138,7 @@ def _dispatched(
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
     output="output_tensor",
     **writing_rows(picks=True, on_zeros=True),
+    present=warn_of_other_routing,
 )
 def all_to_all_combine(
     input_tensor: Operand,

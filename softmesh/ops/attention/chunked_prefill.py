@@ -85,6 +85,7 @@ def chunked_scaled_dot_product_attention(
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
         is_one_value=_has_all_blocks,
+        places_of={3: (1, 2)},
     )
 
 
@@ -117,6 +118,7 @@ def chunked_flash_mla_prefill(
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
         is_one_value=_has_all_blocks,
+        places_of={2: (1,)},
     )
 
 

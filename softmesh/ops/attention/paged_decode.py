@@ -25,6 +25,7 @@ from softmesh.ops.attention.decode import (
     decode_rule,
     positions,
 )
+from softmesh.ops.attention.page_owners import doubt_moved_pages
 from softmesh.ops.attention.page_tables import (
     MemoizeLast,
     check_modulo,
@@ -185,7 +186,7 @@ def _from_pages(
     return fetch
 
 
-@operation(_PAGED, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_PAGED, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages)
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
@@ -246,7 +247,9 @@ def paged_scaled_dot_product_attention_decode(
         return step.run(q, fetch, mask, current, sink)
 
     rule = decode_rule(q, attn_mask, own_caches=True, mask_at=4, table_at=3)
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length))
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length), places_of={3: (1, 2)}
+    )
 
 
 def _paged_step(
@@ -313,7 +316,7 @@ def flash_multi_latent_attention_decode(
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
 
 
-@operation(_PAGED_LATENT, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_PAGED_LATENT, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages)
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
@@ -355,7 +358,9 @@ def paged_flash_multi_latent_attention_decode(
         return step.run(q, fetch, mask, current, sink)
 
     rule = decode_rule(q, attn_mask, own_caches=True, mask_at=4, table_at=3)
-    return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length))
+    return Local(
+        compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * step.length), places_of={3: (1, 2)}
+    )
 
 
 def _value_width(op: str, k: Operand, v: Operand | None, head_dim_v: int | None) -> int:

@@ -18,6 +18,7 @@ from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.native.gpu_kernels import gpu_write_rows
 from softmesh.ops.attention.decode import positions
+from softmesh.ops.attention.page_owners import note_fill, note_update
 from softmesh.ops.attention.page_tables import (
     MemoizeLast,
     check_modulo,
@@ -48,7 +49,7 @@ _FUSED = "experimental.paged_fused_update_cache"
 _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the input
 
 
-@operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor")
+@operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_update)
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
     cache_tensor: Operand,
@@ -92,10 +93,10 @@ def paged_update_cache(
         return write_back_view(cache, view)
 
     rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
-    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3))
+    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3), places_of={3: (0,)})
 
 
-@operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2")
+@operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2", check=note_update)
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_fused_update_cache(
     cache_tensor1: Operand,
@@ -148,7 +149,7 @@ def paged_fused_update_cache(
         ask = are_users_alike(_ALIKE, (2, 3), pages=3)
         return all(ask(rules.with_operands(at, (cache, values, 4, 5, 6))) for cache, values in ((0, 1), (2, 3)))
 
-    return Local(compute, both, is_one_value=are_one_value)
+    return Local(compute, both, is_one_value=are_one_value, places_of={5: (0, 2)})
 
 
 def _check_shards(values: Operand) -> None:
@@ -331,7 +332,7 @@ _rows_on_pages = MemoizeLast(_all_rows)
 _FILL = "experimental.paged_fill_cache"
 
 
-@operation(_FILL, **ON_CHOSEN_DEVICES, writes="cache_tensor")
+@operation(_FILL, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_fill)
 def paged_fill_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -390,7 +391,8 @@ def paged_fill_cache(
         return write_back_view(cache, view)
 
     alike = {0: 0, 1: 1, 3: 3}
-    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_users_alike(alike, (2, 3, 4), pages=2))
+    are_alike = are_users_alike(alike, (2, 3, 4), pages=2)
+    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_alike, places_of={2: (0,)})
 
 
 def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:

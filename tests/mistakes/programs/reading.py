@@ -178,6 +178,29 @@ def parts_are_cut_along_the_other_axis(mesh):
     ttnn.mesh_partition(split(mesh), 0, 0)
 
 
+@mistake(
+    Told.STRICT,
+    "broadcast: along mesh axis 1 4 devices hold parts of dim 1",
+    "ttnn.all_gather(x, 1, cluster_axis=1) gives every device the whole",
+    symptom="Every device goes on with one part, and takes it for its own.",
+    mend="Gather parts; broadcast what one device has and others need.",
+)
+def parts_are_broadcast(mesh):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 1))
+    x = ttnn.from_torch(torch.randn(32, 128), layout=TILES, device=mesh, mesh_mapper=mapper)
+    ttnn.broadcast(x, ttnn.MeshCoordinate(0, 1), cluster_axis=1)
+
+
+@right
+def what_one_device_has_is_broadcast(mesh):
+    """The others hold zeros, or a row of each was stacked."""
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0))
+    own = torch.cat([torch.randn(32, 32), torch.zeros(96, 32)])
+    for values in (own, torch.randn(4, 32, 32)):
+        x = ttnn.from_torch(values, layout=TILES, device=mesh, mesh_mapper=mapper)
+        ttnn.broadcast(x, ttnn.MeshCoordinate(0, 0), cluster_axis=1)
+
+
 # -- operands that do not meet -------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Layers whose weights are split: factors, sums and parts that do not belong to each other."""
 
 import torch
-from catalogue import Told, mistake, right
+from catalogue import Told, mistake, right, unknowable
 
 import softmesh as ttnn
 from softmesh import train
@@ -194,3 +194,30 @@ def sums_and_maxima_of_rows_are_gathered_and_combined(mesh):
         ttnn.relu(
             combine(ttnn.all_gather(combine(split(mesh, None, 1), 1, keepdim=True), 1, cluster_axis=1), 1, keepdim=True)
         )
+
+
+# -- a fused weight of queries, keys and values --------------------------------------------------------------
+
+
+def fused_heads(mesh, weight):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    weight = ttnn.from_torch(weight, layout=TILES, device=mesh, mesh_mapper=mapper)
+    rows = ttnn.matmul(split(mesh, shape=(1, 32, 64)), weight)
+    return ttnn.transformer.split_query_key_value_and_split_heads(rows, num_heads=1)
+
+
+@unknowable(
+    "The weight that was put in order on the host, device by device, has the same shape, and the same calls follow: "
+    "which columns are queries, keys and values is in no number. A comparison with the model in torch shows it.",
+    symptom="The first devices take queries for keys and values, the last ones values for queries.",
+    mend="On the host, put the queries, keys and values of each device side by side: q0 k0 v0 q1 k1 v1 and so on.",
+)
+def a_fused_weight_is_cut_as_it_stands_and_made_into_heads(mesh):
+    query, key, value = torch.randn(3, 64, 128)
+    fused_heads(mesh, torch.cat([query, key, value], -1))
+
+
+@right
+def a_fused_weight_is_put_in_order_device_by_device(mesh):
+    parts = torch.randn(3, 64, 128).chunk(4, -1)
+    fused_heads(mesh, torch.cat([one for part in parts for one in part], -1))
