@@ -45,7 +45,7 @@ with _collector_paused():
     from softmesh.dispatch import call_log as _call_log
     from softmesh.dispatch import comparison_mode as _comparing
     from softmesh.dispatch.operation import operations_under
-    from softmesh.distribute import distribute
+    from softmesh.distribute import distribute, put
     from softmesh.errors import (
         ArgumentError,
         DeviceMemoryWarning,

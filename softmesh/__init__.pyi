@@ -44,7 +44,7 @@ from softmesh.dispatch.registry import (
     dump_operations as dump_operations,
     query_registered_operations as query_registered_operations,
 )
-from softmesh.distribute import distribute as distribute
+from softmesh.distribute import distribute as distribute, put as put
 from softmesh.distributed.explanation import explain as explain
 from softmesh.errors import (
     ArgumentError as ArgumentError,

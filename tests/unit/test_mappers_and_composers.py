@@ -643,3 +643,36 @@ def test_dims_of_a_composer_are_looked_at_when_it_composes(mesh: MeshDevice, dim
     composer = ttnn.create_mesh_composer(mesh, MeshComposerConfig(dims))
     with pytest.raises(RuntimeError, match=exactly(message)):
         ttnn.to_torch(split, mesh_composer=composer)
+
+
+# -- the short way in ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (1, 8), (8, 1), (1, 1)])
+@pytest.mark.parametrize("rows", [None, 0, -1])
+@pytest.mark.parametrize("columns", [None, 1])
+def test_put_is_from_torch_with_the_axes_by_name(shape: tuple[int, int], rows: int | None, columns: int | None):
+    values = torch.randn(64, 128)
+    if rows == -1 and columns == 1:
+        return  # one dim cannot be split by both
+    with ttnn.create_mesh_device(MeshShape(shape)) as mesh:
+        mapper = ttnn.ShardTensor2dMesh(mesh, shape, dims=(rows, columns))
+        expected = ttnn.from_torch(values, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+        made = ttnn.put(values, mesh, rows=rows, columns=columns)
+        assert made.spec == expected.spec
+        assert ttnn.placements(made) == ttnn.placements(expected)
+        assert torch.equal(ttnn.compose(made), values)
+        assert ttnn.put(values, mesh, dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT).dtype == ttnn.bfloat8_b
+
+
+def test_put_takes_a_dim_for_each_axis_of_any_mesh():
+    values = torch.randn(4, 32, 64)
+    with ttnn.create_mesh_device(MeshShape(2, 2, 2)) as mesh:
+        made = ttnn.put(values, mesh, dims=(0, None, 2))
+        assert list(made.shape) == [2, 32, 32]
+        assert torch.equal(ttnn.compose(made), values)
+        for wrong in ({"rows": 0}, {"dims": (0, 1)}, {"dims": (0, 1, 2), "columns": 1}, {}):
+            with pytest.raises(TypeError, match="the mesh is 2x2x2: say what its axes split by dims, one way only"):
+                ttnn.put(values, mesh, **wrong)
+    with pytest.raises(RuntimeError, match="closed"):
+        ttnn.put(values, mesh)
