@@ -51,3 +51,17 @@ _AGAIN = "python docs/notebook_outputs.py keeps what it shows today"
 def test_there_are_three():
     named = [notebook.stem for notebook in notebook_outputs.NOTEBOOKS]
     assert named == ["collectives_by_hand", "mesh_tensors", "one_chip_to_galaxy"]
+
+
+def test_a_notebook_runs_in_the_kernel_that_an_editor_would_start():
+    """The environment that `make` sets up has that kernel, by the name that the notebooks ask for."""
+    manager = pytest.importorskip("jupyter_client.manager", reason="ipykernel brings it")
+    notebook = json.loads(notebook_outputs.NOTEBOOKS[1].read_text(encoding="utf-8"))
+    kernel, client = manager.start_new_kernel(kernel_name=notebook["metadata"]["kernelspec"]["name"])
+    try:
+        for cell in notebook_outputs.code_cells(notebook):
+            reply = client.execute_interactive("".join(cell["source"]), timeout=60, output_hook=lambda _: None)
+            assert reply["content"]["status"] == "ok", reply["content"]
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
