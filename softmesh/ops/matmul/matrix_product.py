@@ -75,7 +75,7 @@ def _repeated_natively(
 def _one_native_gemm(
     inner: int, width: int, shape: tuple[int, ...], z: torch.Tensor | None, turn_a: Function, turn_b: Function
 ) -> Multiply:
-    """Rows by one matrix: torch.mm and torch.addmm take less time to call than products of more dims."""
+    """Multiply rows by one matrix, in few calls: on a GPU a small product costs the time of its call."""
 
     def with_bias(x: torch.Tensor, y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         rows, columns = turn_a(x).reshape(-1, inner), turn_b(y).reshape(inner, width)
@@ -83,8 +83,8 @@ def _one_native_gemm(
 
     if z is not None:
         return with_bias
-    if turn_a is turn_b is _unchanged:  # two calls less: what a product on a GPU costs is the time of its call
-        return lambda x, y, *_: torch.mm(x.reshape(-1, inner), y.reshape(inner, width)).view(shape)
+    if turn_a is _unchanged:  # torch folds the rows itself, in half the time that views of Python take
+        return lambda x, y, *_: torch.matmul(x, turn_b(y).reshape(inner, width))
     return lambda x, y, *_: torch.mm(turn_a(x).reshape(-1, inner), turn_b(y).reshape(inner, width)).view(shape)
 
 
