@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
@@ -60,6 +61,7 @@ class EntryPoint:
     name: str  # below `ttnn`
     cache: Calls | None = None  # None: nothing of it can be compiled
     reads_other_devices = False
+    may_replay = False  # True: whoever wrote the arguments may be unknown; the call reaches no file of the user
     _golden: Callable[..., Any] | None = None
 
     def __init_subclass__(cls) -> None:
@@ -219,6 +221,15 @@ def switch_interceptor(interceptor: Interceptor, on: bool) -> None:
         INTERCEPTORS.remove(interceptor)
 
 
+def _takes_paths(function: Callable[..., Any]) -> bool:
+    """True if a parameter has no type, or one that a path has: free text counts, a `Literal` does not."""
+    parameters = inspect.signature(function).parameters.values()
+    types = [str(parameter.annotation) for parameter in parameters if parameter.name not in ("self", "cls")]
+    return any(kind == str(inspect.Parameter.empty) or _PATH.search(_LITERAL.sub("", kind)) for kind in types)
+
+
+_PATH = re.compile(r"\b(str|bytes|Path|PathLike|IO|TextIO|BinaryIO|Callable)\b")
+_LITERAL = re.compile(r"Literal\[[^\]]*\]")
 FUNCTIONS: dict[str, EntryPoint] = {}  # by name, all that were made so far
 
 
@@ -229,9 +240,11 @@ class Function(EntryPoint):
     """
 
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        """`function`'s types tell whether it may be replayed: only one that takes no path, and no free text."""
         functools.update_wrapper(self, function, [n for n in functools.WRAPPER_ASSIGNMENTS if n != "__doc__"])
         self.function = function
         self.name = name or function.__name__
+        self.may_replay = not _takes_paths(function)
         FUNCTIONS[self.name] = self
 
     def inspected_signature(self) -> inspect.Signature:

@@ -63,6 +63,7 @@ class Operation(EntryPoint):
     """An op that is planned: once for operands of given specs and distributions, then run by its plan."""
 
     cache: CallCache
+    may_replay = True  # a definition sees neither values nor files, and what it plans computes on torch tensors
 
     def __init__(self, definition: Definition) -> None:
         self.definition = definition

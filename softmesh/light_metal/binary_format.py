@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.sealed_json import digest, is_sealed, sealed
+from softmesh.input_files.text_files import readable
 
 _MAGIC = b"softmesh light metal 1\n"
 _LENGTH = 8  # bytes of the number that tells how long the table is
@@ -79,8 +81,9 @@ def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]
         is_sealed(text)
         table = json.loads(text)
         sizes = [int(size) for size in table["sizes"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise MeshError(f"LightMetalReplay: the table of calls cannot be read: {error}.") from None
+        _check_form(table)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise MeshError(f"LightMetalReplay: the table of calls cannot be read: {readable(str(error))}.") from None
     if any(size < 0 for size in sizes) or end + sum(sizes) != len(data):
         raise MeshError(f"LightMetalReplay: {len(data)} bytes, where {end + sum(sizes)} were recorded.")
     blobs = []
@@ -90,3 +93,23 @@ def unpacked(binary: LightMetalBinary) -> tuple[dict[str, Any], list[memoryview]
     if "digests" in table and list(map(digest, blobs)) != table["digests"]:
         raise MeshError("LightMetalReplay: the recorded values are damaged: their checksums differ.")
     return table, blobs
+
+
+def _check_form(table: dict[str, Any]) -> None:
+    """Raise where the table is not of a mesh and a list of calls, each with the numbers of what it made.
+
+    What a call says beside that is looked at when it is made.
+    """
+    opened = table.setdefault("mesh", None)
+    if opened is not None and not _is_whole(*opened["shape"]):
+        raise ValueError(f"a mesh of shape {opened['shape']!r}")
+    for call in table["calls"]:
+        if not any(isinstance(call.get(key), kind) for key, kind in _CALLS.items()) or not _is_whole(*call["made"]):
+            raise ValueError(f"{reprlib.repr(call)} is no call")
+
+
+def _is_whole(*numbers: object) -> bool:
+    return all(type(number) is int for number in numbers)
+
+
+_CALLS = {"name": str, "trace": str, "kept": int}  # the three kinds of calls, by the key that only one of them has

@@ -14,8 +14,9 @@ import torch
 from softmesh.dispatch.entry_point import FUNCTIONS, EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError, SoftmeshWarning
+from softmesh.input_files.text_files import readable
 from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
-from softmesh.light_metal.call_values import decoded, encoded
+from softmesh.light_metal.call_values import decoded, encoded, torch_dtype
 from softmesh.mesh import MeshShape
 from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.device import MeshDevice
@@ -44,17 +45,23 @@ class _Recording:
     def intercept(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
         if self._depth:
             return proceed(*args, **kwargs)
+        if not op.may_replay:
+            return self._unrecorded(proceed, args, kwargs)
         _resolved(op.name)
         call = {"name": op.name, "args": self._data(op, list(args)), "kwargs": self._data(op, kwargs)}
-        self._depth += 1
-        try:
-            made = proceed(*args, **kwargs)
-        finally:
-            self._depth -= 1
+        made = self._unrecorded(proceed, args, kwargs)
         call["made"] = [tensor.tensor_id for tensor in _tensors(made)]
         self._known.update(call["made"])
         self.calls.append(call)
         return made
+
+    def _unrecorded(self, proceed: Proceed, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call that is recorded as a whole, or not at all: a file's tensor is kept when a call uses it."""
+        self._depth += 1
+        try:
+            return proceed(*args, **kwargs)
+        finally:
+            self._depth -= 1
 
     def on_command(self, command: Command) -> None:
         if command.name in _TRACES and command.device is not None:
@@ -127,7 +134,7 @@ class LightMetalReplay:
     def __init__(self, binary: LightMetalBinary, device: MeshDevice | None) -> None:
         self._table, self._blobs = unpacked(binary)
         self._device = device
-        self._opened = self._table.get("mesh")
+        self._opened = self._table["mesh"]
         if device is not None and self._opened is not None and list(device.shape) != self._opened["shape"]:
             raise MeshError(
                 f"LightMetalReplay: recorded on a mesh {self._opened['shape']}, and this one is {list(device.shape)}."
@@ -144,15 +151,19 @@ class LightMetalReplay:
         return f"LightMetalReplay({len(self._blobs)} values, on {mesh})"
 
     def run(self) -> bool:
-        """Make the recorded calls; whether all of them did what they should. A warning tells what went wrong."""
+        """Make the recorded calls; True if all of them did what they should. A warning tells what went wrong.
+
+        The bytes may come from anywhere, so whatever a call raises is the answer to them.
+        """
         opened = None
         try:
             if self._device is None and self._opened is not None:
                 sizes = {name: self._opened[name] for name in _OPENED if self._opened[name] is not None}
                 opened = open_mesh_device(MeshShape(self._opened["shape"]), **sizes)
             self._make_calls(self._device or opened)
-        except (SoftmeshError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-            warnings.warn(f"LightMetalReplay.run: {error}", SoftmeshWarning, stacklevel=2)
+        except Exception as error:
+            said = str(error) if isinstance(error, SoftmeshError) else f"{type(error).__name__}: {error}"
+            warnings.warn(f"LightMetalReplay.run: {readable(said)}", SoftmeshWarning, stacklevel=2)
             return False
         finally:
             if opened is not None:
@@ -181,15 +192,20 @@ class LightMetalReplay:
             made = (
                 self._kept(call, mesh)
                 if "kept" in call
-                else _resolved(call["name"])(*decoded(call["args"], other), **decoded(call["kwargs"], other))
+                else _replayable(call["name"])(*decoded(call["args"], other), **decoded(call["kwargs"], other))
             )
             tensors.update(zip(call["made"], _tensors(made), strict=True))
             for number in [number for number in tensors if last[number] <= at and not traces]:
                 del tensors[number]
 
     def _values(self, of: dict[str, Any]) -> torch.Tensor:
-        dtype = getattr(torch, of["dtype"])
-        return torch.frombuffer(bytearray(self._blobs[of["blob"]]), dtype=dtype).reshape(of["shape"])
+        values = bytearray(self._blobs[of["blob"]])
+        dtype = torch_dtype(of["dtype"])
+        return (
+            torch.frombuffer(values, dtype=dtype).reshape(of["shape"])
+            if values
+            else torch.empty(of["shape"], dtype=dtype)
+        )
 
     def _kept(self, call: dict[str, Any], mesh: MeshDevice | None) -> Tensor:
         with tempfile.TemporaryDirectory() as folder:
@@ -238,4 +254,15 @@ def _resolved(name: str) -> EntryPoint:
     found = OPERATIONS.get(name) or FUNCTIONS.get(name)
     if found is None:
         raise MeshError(f"light_metal_begin_capture: calls of {name} cannot be recorded.")
+    return found
+
+
+def _replayable(name: str) -> EntryPoint:
+    """The op or function of this name, if a recorded program may call it: its author is not its user."""
+    found = _resolved(name)
+    if not found.may_replay:
+        raise MeshError(
+            f"the recorded program calls ttnn.{name}, which takes a path or free text, and may reach your files. No "
+            "capture of today records such a call: record the program anew, or do not use what a stranger wrote."
+        )
     return found

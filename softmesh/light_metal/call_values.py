@@ -133,9 +133,7 @@ def decoded(data: Any, other: Callable[[str, Any], Any]) -> Any:
     if kind == "enum":
         return _all_below(NativeEnum)[of[0]][of[1]]
     if kind == "torch":
-        found = getattr(torch, of)
-        assert isinstance(found, torch.dtype)
-        return found
+        return torch_dtype(of)
     if kind == "config":
         given = data["fields"]
         return _all_below(HardwareConfig)[of](**dict(zip(given, each(given.values()), strict=True)))
@@ -147,3 +145,10 @@ def decoded(data: Any, other: Callable[[str, Any], Any]) -> Any:
     if kind == "dict":
         return dict(zip(of, each(of.values()), strict=True))
     return other(kind, of)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise MeshError(f"torch.{name} is no dtype.")
+    return found

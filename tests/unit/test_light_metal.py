@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
 import softmesh as ttnn
+from softmesh.dispatch.entry_point import FUNCTIONS, Function
 from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 
 R = ttnn.ROW_MAJOR_LAYOUT
@@ -137,3 +139,113 @@ def test_a_run_that_fails_says_so_and_why(mesh):
     with pytest.raises(ttnn.MeshError, match=r"recorded on a mesh \[1, 2\]"):
         ttnn.LightMetalReplay.create(binary, other)
     ttnn.close_mesh_device(other)
+
+
+def forged(*calls: dict[str, Any]) -> LightMetalBinary:
+    """A program as a stranger would write it: whole, with its checksums, and never recorded."""
+    return packed(
+        {"mesh": None, "calls": [{"args": {"list": []}, "kwargs": {"dict": {}}, "made": [], **call} for call in calls]},
+        [],
+    )
+
+
+def said_of(binary: LightMetalBinary) -> str:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert ttnn.LightMetalReplay.create(binary).run() is False
+    return str(told[-1].message)
+
+
+@pytest.mark.parametrize("name", ["load_tensor", "dump_tensor", "as_tensor"])
+def test_a_recorded_program_reaches_no_file_of_its_user(tmp_path: Path, name):
+    ttnn.dump_tensor(tmp_path / "a.tensorbin", ttnn.from_torch(torch.ones(32, 32)))
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    path, made = str(tmp_path / "a.tensorbin"), {"name": "zeros", "args": {"list": [{"list": [32, 32]}]}, "made": [1]}
+    arguments = {"load_tensor": [path], "dump_tensor": [path, {"tensor": 1}], "as_tensor": [{"tensor": 1}]}[name]
+    named = {"cache_file_name": str(tmp_path / "new" / "b")} if name == "as_tensor" else {}
+    call = {"name": name, "args": {"list": arguments}, "kwargs": {"dict": named}, "made": []}
+    assert f"calls ttnn.{name}, which takes a path" in said_of(forged(made, call))
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_whatever_names_a_file_among_its_arguments_is_not_replayed():
+    """What types say of a function agrees with what its parameters are called."""
+    for name in dir(ttnn):
+        getattr(ttnn, name, None)
+    named = {name for name, function in FUNCTIONS.items() if {"file", "path", "folder"} & words_of(function)}
+    assert {"as_tensor", "dump_tensor", "load_tensor"} <= named
+    assert not [name for name in named if FUNCTIONS[name].may_replay]
+    assert FUNCTIONS["from_torch"].may_replay
+
+
+def words_of(function: Any) -> set[str]:
+    parameters = inspect.signature(function.function).parameters
+    return {word for parameter in parameters for word in parameter.split("_")}
+
+
+def test_a_function_that_takes_free_text_or_says_nothing_of_it_is_not_replayed():
+    def by_name(tensor: ttnn.Tensor, where: str) -> None: ...
+    def untyped(tensor: ttnn.Tensor, where) -> None: ...
+    def by_choice(tensor: ttnn.Tensor, mode: Literal["nearest", "bilinear"]) -> None: ...
+
+    try:
+        made = [Function(function, f"test.{function.__name__}") for function in (by_name, untyped, by_choice)]
+    finally:
+        for function in (by_name, untyped, by_choice):
+            FUNCTIONS.pop(f"test.{function.__name__}", None)
+    assert [function.may_replay for function in made] == [False, False, True]
+
+
+def test_a_program_that_reads_a_file_is_recorded_with_what_the_file_held(mesh, tmp_path: Path):
+    path = tmp_path / "weights.tensorbin"
+    weights = torch.arange(32.0 * 32).reshape(32, 32) / 64
+    ttnn.dump_tensor(path, ttnn.from_torch(weights, ttnn.float32, layout=ttnn.TILE_LAYOUT))
+
+    def loaded() -> torch.Tensor:
+        cached = ttnn.as_tensor(weights, ttnn.float32, layout=ttnn.TILE_LAYOUT, cache_file_name=tmp_path / "c")
+        cached = ttnn.to_device(cached, mesh)
+        doubled = ttnn.add(ttnn.load_tensor(path, device=mesh), cached)
+        ttnn.dump_tensor(tmp_path / "made.tensorbin", doubled)
+        return ttnn.to_torch(ttnn.get_device_tensors(doubled)[0])
+
+    made, binary = recorded(loaded)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    again = Results(binary, mesh)
+    assert again.success
+    assert torch.equal(again.values[-1], made)
+    assert list(tmp_path.iterdir()) == []
+
+
+MADE = {"name": "zeros", "args": {"list": [{"list": [32, 32]}]}, "kwargs": {"dict": {}}, "made": [1]}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"mesh": {}, "calls": []},
+        {"mesh": [], "calls": []},
+        {"mesh": {"shape": [1, "2"]}, "calls": []},
+        {"mesh": None},
+        {"calls": 7},
+        {"calls": [7]},
+        {"calls": [{**MADE, "made": None}]},
+        {"calls": [{**MADE, "made": [[]]}]},
+        {"calls": [{**MADE, "name": []}]},
+        {"calls": [{"made": []}]},
+    ],
+)
+def test_a_table_of_another_form_is_refused_before_anything_runs(mesh, table):
+    with pytest.raises(ttnn.MeshError, match="LightMetalReplay: the table of calls cannot be read"):
+        ttnn.LightMetalReplay.create(packed(table, []), mesh)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [{}, {"value": "Nobody", "of": []}, {"value": "CoreCoord", "of": [1]}, {"torch": "load"}, {"enum": [1]},
+     {"values": {"blob": 9, "dtype": "float32", "shape": [1]}}, {"values": {"blob": 0, "dtype": "load", "shape": [1]}},
+     {"config": "Nobody", "fields": {}}, {"tensor": 5}, {"trace": 1}, {"float": "x"}, {"list": 3}],
+)  # fmt: skip
+def test_a_value_of_no_meaning_is_what_ends_a_run(argument):
+    call = {**MADE, "name": "relu", "args": {"list": [argument]}}
+    assert said_of(packed({"mesh": None, "calls": [call]}, [b"abcd"])).startswith("LightMetalReplay.run: ")
