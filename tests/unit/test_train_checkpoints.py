@@ -361,6 +361,17 @@ def negative_extent(folder: Path) -> None:
     edit(folder, lambda index: index["tensors"]["model/up.weight"].update(shape=[1, 1, -64, 32]))
 
 
+def another_shape_of_a_slot(folder: Path) -> None:
+    entry = {"shape": [64, 32], "pieces": [{"devices": [2, 4], "splits": [None, 0], "first": [0, 0], "grid": [2, 4]}]}
+
+    def flatten(index: dict) -> None:
+        slot = index["tensors"]["optimizer/first/up.weight"]
+        slot["pieces"] = [{**slot["pieces"][0], **entry["pieces"][0]}]
+        slot["shape"] = entry["shape"]
+
+    edit(folder, flatten)
+
+
 def countless_devices(folder: Path) -> None:
     many = {"devices": [2**40, 4], "grid": [2**40, 4]}
     edit(folder, lambda index: index["tensors"]["model/up.weight"]["pieces"][0].update(many))
@@ -381,6 +392,7 @@ DAMAGES = {
     another_format: r"its format is not 'softmesh checkpoint 1'",
     path_out_of_the_folder: r"'../x' is no file of this folder",
     lying_index: rf"{PART}: 'model/up.weight' has the shape .* its index says",
+    another_shape_of_a_slot: r"'optimizer/first/up.weight' has the shape \[64, 32\] in its index, and .* in the model",
     lost_piece: r"the pieces of 'optimizer/first/up.weight' make up 0 of the 2048 values",
     negative_extent: r"expected a whole number, got -64",
 }

@@ -51,6 +51,11 @@ class ShardFiles:
     def assembled(self, key: str, index: Index, target: StoredBlock, dtype: torch.dtype) -> torch.Tensor:
         """What this process stores of a value, put together from the pieces that overlap it."""
         entry = index.tensors[key]
+        if entry.shape != target.whole:
+            raise MeshError(
+                f"{self.folder}: {key!r} has the shape {list(entry.shape)} in its index, and {list(target.whole)} in "
+                f"the model. {self._remedy()}"
+            )
         out = torch.zeros(target.stored, dtype=dtype)
         filled = 0
         for piece in entry.pieces:
