@@ -12,12 +12,12 @@ import reprlib
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from softmesh.config import CONFIG
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshError
 from softmesh.graph.buffer_chunks import aggregate_pages_to_chunks, parse_page
 from softmesh.graph.captured_operations import Devices
 from softmesh.graph.comparison_records import (
@@ -81,7 +81,8 @@ def import_report(
         for file, report in reports.items():
             _write_descriptors(folder, report, *_rank_of(file, report))
             if generate_svgs:
-                generate_svg(list(report["graph"]), folder / f"{file.stem}.svg")
+                with _told_as_no_report(file):
+                    generate_svg(list(report["graph"]), folder / f"{file.stem}.svg")
     except (OSError, sqlite3.Error) as error:
         raise MeshError(f"import_report: cannot write {database}: {error}.") from None
     return database
@@ -92,6 +93,18 @@ _MALFORMED = (
     *(ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError),
     *(sqlite3.InterfaceError, sqlite3.ProgrammingError, sqlite3.IntegrityError),
 )
+
+
+@contextmanager
+def _told_as_no_report(path: Path) -> Iterator[None]:
+    """Turn what the parts of a malformed report bring about into one error that names the file."""
+    try:
+        yield
+    except SoftmeshError:
+        raise
+    except _MALFORMED as error:
+        said = readable(repr(error))
+        raise MeshError(f"import_report: {readable(str(path))} is no report of a graph capture: {said}.") from None
 
 
 def _rank_of(path: Path, report: Report) -> tuple[int, int]:
@@ -132,7 +145,7 @@ def _read(path: Path) -> Report:
 
 
 def _import_one(cursor: sqlite3.Cursor, path: Path, report: Report, rank: int, base: int) -> None:
-    try:
+    with _told_as_no_report(path):
         devices = report.get("devices") or []
         import_devices(cursor, devices, rank)
         python_io = report.get("python_io") or _beside(path, PYTHON_IO_SIDECAR_SUFFIX) or []
@@ -144,8 +157,6 @@ def _import_one(cursor: sqlite3.Cursor, path: Path, report: Report, rank: int, b
         records = _beside(path, COMPARISON_RECORDS_SIDECAR_SUFFIX) or _read_json(path.parent / COMPARISON_RECORDS_FILE)
         import_tensor_comparison_records(cursor, records or {}, rank)
         import_metadata(cursor, {**get_tt_metal_git_report_metadata(), **report.get("metadata", {})})
-    except _MALFORMED as error:
-        raise MeshError(f"import_report: {readable(str(path))} is no report of a graph capture: {error!r}.") from None
 
 
 def _beside(report: Path, suffix: str) -> Any:

@@ -21,7 +21,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.cost.measurements import read_measurements, shipped_tables
-from softmesh.errors import SoftmeshError
+from softmesh.errors import MeshError, SoftmeshError
 from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.mesh_binding import places_in
 from softmesh.graph.report_database import import_report
@@ -123,6 +123,16 @@ def program_in(path: Path) -> object:
     return unpacked(LightMetalBinary.load_from_file(str(path)))
 
 
+def forged_program(text: str, _: Path) -> object:
+    """A table with a checksum of its own, as anybody can write one; what its calls raise is told by `run`."""
+    try:
+        table = json.loads(text)
+        binary = packed(table, [b"abcd" * 1024])
+    except (TypeError, ValueError, RecursionError):
+        raise MeshError("this is no table") from None
+    return ttnn.LightMetalReplay.create(binary).run()
+
+
 CORES = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (1, 3)), ttnn.CoreRange((4, 4), (5, 5))])
 SHARDS = ttnn.ShardSpec(CORES, [32, 64], ttnn.ShardOrientation.ROW_MAJOR)
 ND_SHARDS = ttnn.NdShardSpec([1, 32, 64], CORES, ttnn.ShardOrientation.COL_MAJOR)
@@ -135,6 +145,15 @@ PRODUCT = ttnn.MatmulMultiCoreReuseProgramConfig(
     compute_with_storage_grid_size=(8, 4), in0_block_w=1, out_subblock_h=1, out_subblock_w=2, per_core_M=1, per_core_N=2
 )
 RECORDED = packed({"calls": [{"name": "relu", "made": [1]}]}, [b"abc"])
+TABLE = {
+    "mesh": {"shape": [1, 1], "trace_region_size": None, "l1_small_size": None},
+    "calls": [
+        {"name": "from_torch", "args": {"list": [{"values": {"blob": 0, "dtype": "float32", "shape": [32, 32]}}]},
+         "kwargs": {"dict": {"dtype": {"enum": ["DataType", "FLOAT32"]}, "device": {"device": 0}}}, "made": [1]},
+        {"name": "add", "args": {"list": [{"tensor": 1}, {"float": "inf"}]}, "kwargs": {"dict": {}}, "made": [2]},
+        {"name": "to_torch", "args": {"list": [{"tensor": 2}]}, "kwargs": {"dict": {}}, "made": []},
+    ],
+}  # fmt: skip
 INDEX = {
     "format": index.FORMAT, "step": 3, "mesh": [2, 4], "axes": ["dp", "tp"], "optimizer": {"kind": "adam", "step": 3},
     "scheduler": None, "random": [{"torch": "00"}], "extra": {"epoch": 1},
@@ -170,8 +189,10 @@ PARSERS = {
     "program config": Parser(lambda text, _: repr(type(PRODUCT).from_json(text)), [PRODUCT.to_json()]),
     "measurements": Parser(in_file("measured.csv", read_measurements), [first_measurements(2)]),
     "program of Light Metal": Parser(in_file("b", program_in), [bytes(RECORDED.get_data()).decode("latin-1")]),
+    "table of a program": Parser(forged_program, [json.dumps(TABLE)]),
     "report of a capture": Parser(
-        in_file("report.json", lambda path: import_report(path, path.parent)), [fixture("graph", "report.json")]
+        in_file("report.json", lambda path: import_report(path, path.parent, generate_svgs=True)),
+        [fixture("graph", "report.json")],
     ),
     "checkpoint index": Parser(in_file("index.json", lambda path: index.read(path.parent)), [json.dumps(INDEX)]),
     "mesh graph descriptor": Parser(
