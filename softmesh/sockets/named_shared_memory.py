@@ -6,11 +6,13 @@ a process that is gone. `HostWait` is a bounded wait for such a process, which n
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import glob
 import mmap
 import os
 import re
+import stat
 import struct
 import threading
 import time
@@ -46,6 +48,7 @@ class HostWait(Wait):
 
 
 _FOLDER = "/dev/shm"
+_OTHERS = 0o077  # permissions that the user alone does not need
 _YOUNG_SECONDS = 10.0
 _LOOK_EVERY = 0.002
 _LOCK = struct.Struct("hhqqi4x")  # of the C library: type, whence, start, length, process
@@ -83,11 +86,28 @@ def sweep(kind: str) -> None:
 
 
 def _is_abandoned(path: str) -> bool:
-    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    handle = _opened(path)
     try:
         return not _is_held(handle)
     finally:
         os.close(handle)
+
+
+def _opened(path: str) -> int:
+    """Open a file that this user made as `SharedFile.make` does; an OSError says what another one is."""
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    found = os.fstat(handle)
+    wrong = ""
+    if not stat.S_ISREG(found.st_mode):
+        wrong = "it is not a plain file"
+    elif found.st_uid != os.geteuid():
+        wrong = "it was made by another user"
+    elif found.st_mode & _OTHERS:
+        wrong = f"other users may open it (mode {stat.S_IMODE(found.st_mode):o})"
+    if wrong:
+        os.close(handle)
+        raise PermissionError(errno.EPERM, wrong)
+    return handle
 
 
 class SharedFile:
@@ -111,14 +131,18 @@ class SharedFile:
     @classmethod
     def open(cls, path: str, smallest: int) -> SharedFile | None:
         """None while there is none, or its maker is not so far."""
-        with suppress(FileNotFoundError):
-            try:
-                handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except PermissionError:
-                raise MeshError(f"{path} was made by another user of this host: choose another name.") from None
-            if os.fstat(handle).st_size >= smallest:
-                return cls(handle, path, mine=False)
-            os.close(handle)
+        try:
+            handle = _opened(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise MeshError(
+                f"{path} cannot be shared: {error.strerror}. A file that another user of this host can reach might "
+                "give away what is written, or be fed by a stranger: choose another name, or remove it."
+            ) from None
+        if os.fstat(handle).st_size >= smallest:
+            return cls(handle, path, mine=False)
+        os.close(handle)
         return None
 
     @classmethod

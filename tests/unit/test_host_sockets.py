@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import time
@@ -468,8 +469,7 @@ def test_what_killed_processes_left_behind_is_taken_away_by_the_next_export(pair
     keeper = to_device(pair)
     keeper.export_descriptor(live.rpartition("_")[2])
     for path in (left, fresh):
-        with open(path, "wb") as file:
-            file.write(b"x")
+        write_private(path, b"x")
     for path in (left, live):
         os.utime(path, (1, 1))
     to_device(pair).export_descriptor(uuid.uuid4().hex)
@@ -482,11 +482,60 @@ def test_what_killed_processes_left_behind_is_taken_away_by_the_next_export(pair
 def test_a_file_that_is_no_socket_is_not_taken_for_one(content: bytes) -> None:
     name = uuid.uuid4().hex
     path = f"/dev/shm/softmesh_socket_{name}"
-    with open(path, "wb") as file:
-        file.write(content)
+    write_private(path, content)
     try:
         with pytest.raises(MeshError, match="nothing was exported"):
             H2DSocket.connect(name, timeout_ms=1)
+    finally:
+        os.unlink(path)
+
+
+def write_private(path: str, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.write(content)
+
+
+DOORS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "H2DSocket.connect": ("softmesh_socket_", lambda name: H2DSocket.connect(name, timeout_ms=1)),
+    "D2HSocket.connect": ("softmesh_socket_", lambda name: D2HSocket.connect(name, timeout_ms=1)),
+    "H2DStreamService.connect": ("softmesh_socket_", lambda name: H2DStreamService.connect(name, timeout_ms=1)),
+    "D2HStreamService.connect": ("softmesh_socket_", lambda name: D2HStreamService.connect(name, timeout_ms=1)),
+    "counter.connect": ("", lambda name: InterProcessCounterChannel.connect(name, 1)),
+}
+SQUATTED: dict[str, Callable[[str], object]] = {
+    "made by another user": lambda path: write_private(path, b"x" * 5000),
+    "other users may open it (mode 666)": lambda path: (write_private(path, b"x" * 5000), os.chmod(path, 0o666)),
+    "other users may open it (mode 640)": lambda path: (write_private(path, b"x" * 5000), os.chmod(path, 0o640)),
+    "not a plain file": os.mkfifo,
+    "Too many levels of symbolic links": lambda path: os.symlink("/dev/shm/else", path),
+    "Is a directory": os.mkdir,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("what", SQUATTED)
+def test_shared_memory_that_another_user_could_reach_is_refused_at_every_door(monkeypatch, door, what) -> None:
+    prefix, connect = DOORS[door]
+    name = uuid.uuid4().hex
+    path = f"/dev/shm/{prefix}{name}"
+    SQUATTED[what](path)
+    if what == "made by another user":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    try:
+        with pytest.raises(MeshError, match=re.escape(f"{path} cannot be shared: ") + ".*" + re.escape(what)):
+            connect(name)
+    finally:
+        (os.rmdir if os.path.isdir(path) else os.unlink)(path)
+
+
+def test_a_name_that_another_user_took_first_is_not_exported(monkeypatch, pair: ttnn.MeshDevice) -> None:
+    name = uuid.uuid4().hex
+    path = f"/dev/shm/softmesh_socket_{name}"
+    write_private(path, b"x" * 5000)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    try:
+        with pytest.raises(MeshError, match="it was made by another user"):
+            to_device(pair).export_descriptor(name)
     finally:
         os.unlink(path)
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from types import FrameType
 
 _LENGTH = struct.Struct("<I")
+_PEER = struct.Struct("iII")  # process, user, group
 _SECONDS = 60.0  # a machine with many ranks may be slow to load torch
 _SECONDS_TO_REPORT = 1.0
 _SECONDS_BETWEEN_TRIES = 0.02
@@ -43,6 +44,8 @@ def request_fork(name: str, argv: list[str]) -> tuple[socket.socket, int] | None
     text = json.dumps(order).encode()
     try:
         _connect(line, "\0" + name)
+        if _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1] != os.getuid():
+            return None  # the name is free once the server has ended, and others can read it
         socket.send_fds(line, [_LENGTH.pack(len(text))], [0, 1, 2])
         line.sendall(text)
         answer = _next_line(line)

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -118,8 +119,13 @@ def remove_abandoned_segments(since: float) -> None:
     """Those of softmesh that were made after that time by processes that are gone."""
     for path in glob.glob(_OWN_SEGMENTS):
         with suppress(OSError):
-            made = os.stat(path)
-            if made.st_uid == os.getuid() and made.st_mtime >= since and _is_abandoned(path):
+            made = os.lstat(path)
+            if (
+                stat.S_ISREG(made.st_mode)
+                and made.st_uid == os.getuid()
+                and made.st_mtime >= since
+                and _is_abandoned(path)
+            ):
                 os.unlink(path)
 
 
