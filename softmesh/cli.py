@@ -14,6 +14,7 @@ from softmesh.alias import AliasRefused
 from softmesh.errors import SoftmeshError, did_you_mean
 from softmesh.option_types import WholeNumber
 from softmesh.program_start import as_program, check_program, execute
+from softmesh.terminal_text import echo, printable_command
 from softmesh.version import __version__
 
 _FORWARDING = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -49,7 +50,7 @@ _ELSEWHERE = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(printable_command(click.Group)):  # type: ignore[misc]
     """The commands of this module and, by name and summary until they are asked for, those of others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -191,7 +192,7 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(commands, {}, "softmesh", "_SOFTMESH_COMPLETE").source())
+    echo(found(commands, {}, "softmesh", "_SOFTMESH_COMPLETE").source())
 
 
 @commands.command()

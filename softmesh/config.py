@@ -19,7 +19,8 @@ from typing import Any
 from softmesh import epoch
 from softmesh.arguments import checked, described
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning, did_you_mean
-from softmesh.input_files.text_files import checked_path, read_text, readable
+from softmesh.input_files.text_files import checked_path, read_text
+from softmesh.terminal_text import readable
 
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]

@@ -18,7 +18,8 @@ from typing import Any
 
 from softmesh.errors import MeshError
 from softmesh.graph.report_tables import column_names, create_database_schema
-from softmesh.input_files.text_files import checked_path, readable
+from softmesh.input_files.text_files import checked_path
+from softmesh.terminal_text import readable
 
 SQLITE_DB_PATH = "db.sqlite"
 CONFIG_PATH = "config.json"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 
 import softmesh as ttnn
-from softmesh import train
+from softmesh import terminal_text, train
 from softmesh.collectives import schedule_for
 from softmesh.report.schedules.draw import SchedulePicture
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
@@ -273,7 +273,7 @@ STEPS: tuple[Step, ...] = (
 
 
 def main() -> int:
-    console = Console()
+    console = terminal_text.console()
     for number, step in enumerate(STEPS, 1):
         console.print(f"[bold]{number}. {step.__doc__}[/]")
         step(console)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import click
 
 from softmesh.errors import SoftmeshError
+from softmesh.terminal_text import console
 from softmesh.version import __version__
 
 
@@ -129,7 +130,6 @@ def doctor() -> None:
     Example:
       softmesh doctor
     """
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
@@ -139,7 +139,7 @@ def doctor() -> None:
     for what, state, seen, remedy in found:
         told = escape(_printable(seen)) + (f"\n[dim]{escape(_printable(remedy))}[/dim]" if remedy else "")
         table.add_row(f"[{colours[state]}]{state.value}", escape(what), told)
-    Console().print(table)
+    console().print(table)
     sys.exit(int(any(finding.state is State.BROKEN for finding in found)))
 
 

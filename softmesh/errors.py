@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+from softmesh.terminal_text import printable
 
 
-class SoftmeshError(Exception):
+class _Printable(Exception):
+    """Text in printable words: names of files, of users' functions and of a file's content come into it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*(printable(said) if isinstance(said, str) else said for said in args), **kwargs)
+
+
+class SoftmeshError(_Printable):
     """Every error raised on purpose."""
 
 
@@ -63,11 +73,11 @@ class SanitizerError(MeshError):
     """In strict mode: what the sanitizer found."""
 
 
-class SoftmeshWarning(UserWarning):
+class SoftmeshWarning(_Printable, UserWarning):
     """Every warning given on purpose; an error under SOFTMESH_STRICT=1."""
 
 
-class GpuRemark(UserWarning):
+class GpuRemark(_Printable, UserWarning):
     """What a program on a GPU does in another way than one would expect: its values are the same."""
 
 

@@ -10,10 +10,13 @@ import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from traceback import walk_tb
 from types import TracebackType
+from typing import TextIO, cast
 
 from softmesh.alias import aliased
 from softmesh.errors import MeshError
+from softmesh.terminal_text import PrintableStream, printable
 
 # What TT-Metal has as scripts of its repository, and softmesh as commands.
 _SCRIPTS = {
@@ -63,12 +66,24 @@ def as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.getcwd() if as_module else os.path.dirname(os.path.realpath(file))
     try:
-        with aliased():
+        with aliased(), _printable_names(file):
             yield
     finally:
         sys.argv, sys.path[:] = argv, path
         os.environ.pop("PYTHONPATH", None)
         os.environ.update({} if python_path is None else {"PYTHONPATH": python_path})
+
+
+@contextmanager
+def _printable_names(*files: str) -> Iterator[None]:
+    """Keep names of files from commanding the terminal, where Python's tracebacks and warnings quote them."""
+    stderr, paths = sys.stderr, "".join(map(os.path.abspath, files))
+    if printable(paths) != paths:
+        sys.stderr = cast(TextIO, PrintableStream(stderr))
+    try:
+        yield
+    finally:
+        sys.stderr = stderr
 
 
 def execute(file: str, as_module: bool) -> None:
@@ -103,7 +118,8 @@ def _streamed(file: str) -> bytes:
 def shown(error: BaseException) -> int:
     """Show what ended a program as Python does, from the program's first line on; the exit code."""
     _drop_our_frames(error)
-    sys.excepthook(type(error), error, error.__traceback__)
+    with _printable_names(*(frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))):
+        sys.excepthook(type(error), error, error.__traceback__)
     return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
 

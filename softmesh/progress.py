@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from softmesh.terminal_text import console
+
 _Item = TypeVar("_Item")
 _QUIET_SECONDS, _REDRAW_SECONDS = 0.5, 0.1
 
@@ -35,10 +37,9 @@ def tracked(items: Sequence[_Item], doing: str) -> Iterator[_Item]:
                 yield item
                 bar.show(done)
     elif is_terminal():
-        from rich.console import Console
         from rich.progress import track
 
-        yield from track(items, doing, console=Console(stderr=True), transient=True)
+        yield from track(items, doing, console=console(stderr=True), transient=True)
     else:
         yield from items
 
@@ -56,9 +57,7 @@ def working(doing: str) -> Iterator[None]:
                 beginning.cancel()
                 beginning.join()
     elif is_terminal():
-        from rich.console import Console
-
-        with Console(stderr=True).status(doing):
+        with console(stderr=True).status(doing):
             yield
     else:
         yield

@@ -12,10 +12,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rich.table import Table
 
+import softmesh as ttnn
+from softmesh import errors
 from softmesh.cli import commands
 from softmesh.processes.launcher.tt_run import tt_run
 from softmesh.project_template import written_files
+from softmesh.terminal_text import CONTROL_CHARACTER, console
 
 _NAMES = commands.list_commands(click.Context(commands))
 
@@ -167,3 +171,99 @@ def test_a_number_that_is_none_is_refused(value):
     result = invoked("numerics", "model.py", "--try", value)
     assert result.exit_code == 2
     assert "Invalid value for '--try'" in result.output
+
+
+# What names of files and words of the command line could have a terminal do: set its title, clear it, write backwards.
+COMMANDING = "x\x1b]0;T\x07\r\x9b2J\u202e"
+_PROGRAM = f"{COMMANDING}.py"
+_ON_SYSTEMS = ("run", "estimate", "fit", "plan", "bindings", "ping")
+_SAYINGS = [
+    *([command, name] for command in _NAMES for name in (COMMANDING, f"--{COMMANDING}", _PROGRAM)),
+    *(
+        [command, "--system", COMMANDING, _PROGRAM]
+        for command in ("run", "estimate", "fit", "plan", "bindings", "ping")
+    ),
+    *(
+        ["estimate", _PROGRAM, option, name]
+        for option, name in (("-o", f"{COMMANDING}.html"), ("--against", COMMANDING))
+    ),
+    ["diff", _PROGRAM, "--against", "one-device", "-o", f"no/{COMMANDING}.html"],
+    ["diff", _PROGRAM, "--against", "one-device"],
+    ["diff", COMMANDING, COMMANDING],
+    ["estimate", f"bad{_PROGRAM}"],
+    ["run", f"bad{_PROGRAM}"],
+    ["run", "-m", COMMANDING],
+    ["run", "-n", "2", COMMANDING],
+    ["run", "--down", COMMANDING, "--system", "T3000", _PROGRAM],
+    ["plan", f"{_PROGRAM}:forward"],
+    ["plan", f"{_PROGRAM}:{COMMANDING}"],
+    ["show", "T3000", "-o", f"{COMMANDING}.svg"],
+    ["show", "T3000", "-o", f"no/{COMMANDING}.txt"],
+    ["calibrate", "-o", COMMANDING, _PROGRAM],
+    ["bench", "ops", f"--{COMMANDING}"],
+    [COMMANDING],
+    [f"--{COMMANDING}"],
+]
+
+
+@pytest.mark.filterwarnings("ignore:in a file of this name")
+def test_no_name_reaches_the_terminal_as_a_command_to_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(_PROGRAM).write_text(_TWO_DEVICES)
+    Path(f"bad{_PROGRAM}").write_text("import ttnn\nttnn.nonsense()\n")
+    loud = {}
+    for words in _SAYINGS:
+        answer = invoked(*words)
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), (words, answer.exception)
+        if found := CONTROL_CHARACTER.findall(answer.output):
+            loud[tuple(words)] = found
+    assert loud == {}
+
+
+_TWO_DEVICES = """
+import warnings
+
+import torch
+import ttnn
+
+
+def forward(x):
+    return ttnn.gelu(x)
+
+
+mesh = ttnn.open_mesh_device(ttnn.MeshShape(1, 2))
+x = ttnn.from_torch(torch.ones(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+warnings.warn("in a file of this name")
+print(ttnn.to_torch(ttnn.get_device_tensors(forward(x))[0]).shape)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--rank-binding", COMMANDING, "python", "x.py"],
+        ["--rank-bindings-mapping", COMMANDING, "python", "x.py"],
+        ["-m", COMMANDING, "--hosts", "localhost", "python", "x.py"],
+        ["-m", "x", "--hosts", f"a,{COMMANDING},{COMMANDING}", "python", "x.py"],
+        ["-m", "x", "--hosts", "localhost", COMMANDING],
+        ["-m", "x", "--hosts", "localhost", "--rankfile-syntax", COMMANDING, "python"],
+        ["-m", "x", "--hosts", "localhost", "--mpi-args", f"'{COMMANDING}", "python"],
+    ],
+)
+def test_tt_run_says_no_name_as_a_command_to_the_terminal(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(tt_run, words)
+    assert answer.exit_code != 0
+    assert CONTROL_CHARACTER.findall(answer.output) == []
+
+
+@pytest.mark.parametrize("kind", [ttnn.MeshError, errors.UnknownNameError, ttnn.SoftmeshWarning])
+def test_errors_and_warnings_are_printable_whatever_name_they_quote(kind):
+    assert str(kind(f"There is no {COMMANDING}.")) == r"There is no x\x1b]0;T\x07\r\x9b2J\u202e."
+
+
+def test_a_table_shows_a_name_with_its_control_characters_written_out(capsys):
+    table = Table("name")
+    table.add_row(f"{COMMANDING}.py")
+    console(width=80).print(table)
+    assert r"x\x1b]0;T" in capsys.readouterr().out

@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from softmesh.bench.harness import show_json
+from softmesh.bench.harness import Parser, show_json
 from softmesh.cost.calibration_files import default_calibration, read_calibration
 from softmesh.cost.error_tables import (
     ErrorLine,
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="softmesh bench cost", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--measurements", nargs="+", default=[], metavar="FILE", help="tables of thirteen columns")

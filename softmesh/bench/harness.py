@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
@@ -29,6 +29,7 @@ from softmesh.native.c_kernels import is_compiled
 from softmesh.progress import tracked
 from softmesh.runtime.native_bfloat16 import bfloat16_unit
 from softmesh.tensor.mappers import Mapper
+from softmesh.terminal_text import printable
 
 DTYPES = {"float32": (ttnn.float32, torch.float32), "bfloat16": (ttnn.bfloat16, torch.bfloat16)}
 
@@ -119,11 +120,18 @@ def interleave(
 # The command: its options, the machine that the numbers hold for, tables, and JSON.
 
 
+class Parser(argparse.ArgumentParser):
+    """The options of a benchmark, refused in printable words."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def options(
     name: str, about: str | None, quick: str, interpreters: Mapping[str, str] | None = None
 ) -> argparse.ArgumentParser:
     """Those of `softmesh bench NAME`; `interpreters` names the package that --KEY-python is to have."""
-    parser = argparse.ArgumentParser(prog=f"softmesh bench {name}", description=(about or "").splitlines()[0])
+    parser = Parser(prog=f"softmesh bench {name}", description=(about or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     about_file = f"list the ratios that are worse than in this recorded output by more than {TOLERANCE * 100:.0f} %%"

@@ -13,6 +13,7 @@ from softmesh.cost.calibration_files import default_calibration, written
 from softmesh.cost.calibration_from_measurements import calibrated, usable
 from softmesh.cost.measurements import Measurement, read_measurements, shipped_tables
 from softmesh.errors import SoftmeshError
+from softmesh.terminal_text import echo
 
 _REFUSED = 2
 _REASONS = 10
@@ -39,10 +40,10 @@ def calibrate(measurements: tuple[str, ...], output: str) -> None:
         made = calibrated(rows, [path.name for path in paths], default_calibration() if measurements else None)
         Path(output).write_text(written(made), encoding="utf-8")
     except (SoftmeshError, OSError) as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(_REFUSED)
-    click.echo("\n".join(_summary(rows, made)))
-    click.echo(f"Wrote {output}")
+    echo("\n".join(_summary(rows, made)))
+    echo(f"Wrote {output}")
 
 
 def _summary(rows: list[Measurement], made: Calibration) -> list[str]:

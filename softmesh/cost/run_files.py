@@ -17,10 +17,10 @@ from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
 from softmesh.cost.timeline import DirectedLink, MemoryRegion, MeshRecord, TensorRecord, Traffic
 from softmesh.errors import MeshError
 from softmesh.input_files.sealed_json import is_sealed, sealed
-from softmesh.input_files.text_files import readable
 from softmesh.systems.chip import CHIPS
 from softmesh.systems.machine import Machine, Port
 from softmesh.systems.named_systems import load
+from softmesh.terminal_text import readable
 
 _VERSION = 1
 _MOST_BYTES = 1 << 30

@@ -12,6 +12,7 @@ import softmesh
 from softmesh.coverage.usage_survey import Lacking, Share, Survey, read_usage, survey
 from softmesh.input_files.text_files import FileError
 from softmesh.option_types import Number
+from softmesh.terminal_text import echo
 
 _SHOWN = 40
 
@@ -47,13 +48,13 @@ def coverage(file: str, wants_json: bool, wants_all: bool, at_least: float | Non
         raise click.UsageError(str(error)) from None
     wanted = _groups(found, complete)
     if wants_json:
-        click.echo(json.dumps(_document(found), indent=2))
+        echo(json.dumps(_document(found), indent=2))
     else:
         for line in _lines(found, len(found.lacking) if wants_all else _SHOWN):
-            click.echo(line)
+            echo(line)
     falls_short = list(_shortfalls(found, at_least, wanted))
     for line in falls_short:
-        click.echo(f"softmesh coverage: {line}", err=True)
+        echo(f"softmesh coverage: {line}", err=True)
     sys.exit(1 if falls_short else 0)
 
 

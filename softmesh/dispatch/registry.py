@@ -7,7 +7,8 @@ import os
 
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import MeshError
-from softmesh.input_files.text_files import checked_path, readable
+from softmesh.input_files.text_files import checked_path
+from softmesh.terminal_text import readable
 
 _EXPERIMENTAL = "experimental."
 

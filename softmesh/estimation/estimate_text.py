@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from softmesh import terminal_text
 from softmesh.cost.comparison import Change, Comparison
 from softmesh.cost.summaries import by_line, by_op, by_step, headline, ran, size_text, text_table, time_text
 from softmesh.cost.timeline import Estimate
@@ -19,8 +20,8 @@ _MOST_LINKS = 5
 
 def console() -> Console:
     """As wide as its text where nobody looks at a terminal: no line is cut, and there are no colours."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=200, no_color=True)
+    plain = terminal_text.console()
+    return plain if plain.is_terminal else terminal_text.console(width=200, no_color=True)
 
 
 def say(to: Console, *lines: str) -> None:

@@ -28,6 +28,7 @@ from softmesh.program_start import shown
 from softmesh.report.command_options import drawn_file, save, when_given, writable
 from softmesh.report.plans.plan_terminal import PlanTables
 from softmesh.report.plans.shown_plans import plan as planned
+from softmesh.terminal_text import echo
 
 _INFEASIBLE = 1
 _RUNNERS_UP = 5
@@ -110,7 +111,7 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
     except (ArgumentError, AliasRefused) as error:
         raise Refusal(str(error)) from None
     except SoftmeshError as error:
-        click.echo(f"Error: {error}{user_line(error, file)}", err=True)
+        echo(f"Error: {error}{user_line(error, file)}", err=True)
         sys.exit(_INFEASIBLE)
     except Exception as error:  # of the program
         sys.exit(shown(error))
@@ -130,7 +131,7 @@ def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
             f"device or a torch module in it is planned as {file}:NAME."
         ) from error
     if isinstance(wanted.function, WholeProgram) and (end := wanted.function.early_end()):
-        click.echo(f"{file} ended with {end}: what it did before is planned. It is run without values.", err=True)
+        echo(f"{file} ended with {end}: what it did before is planned. It is run without values.", err=True)
     _tell(found, given)
 
 
@@ -154,9 +155,9 @@ def _found(wanted: Planned, given: dict[str, Any]) -> LayoutPlan:
 
 def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:
     if given["as_json"]:
-        click.echo(json.dumps(document(found), indent=1))
+        echo(json.dumps(document(found), indent=1))
     else:
-        click.echo("\n".join(summary(found)))
+        echo("\n".join(summary(found)))
         if given["why"]:
             console().print("", PlanTables(found.explained(given["why"])), markup=False, highlight=False)
     _write(given["output"], found.source, given)
@@ -167,4 +168,4 @@ def _tell(found: LayoutPlan, given: dict[str, Any]) -> None:
 def _write(file: Path | None, text: Callable[[], str], given: dict[str, Any]) -> None:
     if file is not None:
         save(file, text())
-        click.echo(f"written: {file}", err=given["as_json"])
+        echo(f"written: {file}", err=given["as_json"])

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from softmesh.errors import DeviceMemoryWarning, NotModelled
-from softmesh.input_files.text_files import printable
 from softmesh.one_device import on_one_device
 from softmesh.planner.capture import TooManyOps
 from softmesh.program_start import as_program, output_to_stderr, run_as_main
@@ -16,6 +15,7 @@ from softmesh.runtime.device_lifecycle import close_mesh_device, open_meshes
 from softmesh.runtime.fabric_api import get_fabric_config, set_fabric_config
 from softmesh.runtime.memory.out_of_memory import VARIABLE as MEMORY
 from softmesh.systems.system_choice import DOWN, MOCK_DESCRIPTOR, SYSTEM, choose_in_environment
+from softmesh.terminal_text import printable
 
 _MOST_SAID = 200
 

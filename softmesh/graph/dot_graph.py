@@ -12,6 +12,7 @@ from typing import Any
 from softmesh.errors import MeshError
 from softmesh.graph.capture import BUFFER_ALLOCATE, BUFFER_DEALLOCATE, FUNCTION_END, FUNCTION_START, Node
 from softmesh.graph.extraction import checked_graph
+from softmesh.terminal_text import echo
 
 _SECONDS = 60
 _SHAPES = {FUNCTION_START: "box", FUNCTION_END: "box", "tensor": "ellipse", "buffer": "cylinder"}
@@ -86,7 +87,7 @@ def _lines(captured_graph: Any) -> Iterator[str]:
 
 def pretty_print(captured_graph: Any) -> None:
     """The functions and the memory that comes and goes, indented by depth."""
-    print(pretty_format(captured_graph))
+    echo(pretty_format(captured_graph))
 
 
 def visualize_node(graphviz_graph: Any, node: Node) -> None:

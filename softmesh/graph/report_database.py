@@ -41,7 +41,8 @@ from softmesh.graph.session import (
     end_graph_capture_to_file,
     is_graph_capture_active,
 )
-from softmesh.input_files.text_files import checked_path, readable
+from softmesh.input_files.text_files import checked_path
+from softmesh.terminal_text import readable
 
 COMPARISON_RECORDS_FALLBACK_NAME = COMPARISON_RECORDS_FILE
 SUPPORTED_REPORT_VERSION = REPORT_VERSION

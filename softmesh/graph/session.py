@@ -32,7 +32,7 @@ from softmesh.graph.machine_descriptors import cluster_text, mapping_text
 from softmesh.graph.native_calls import native_name
 from softmesh.graph.python_io import tensors_in
 from softmesh.hardware.enums import NativeEnum
-from softmesh.input_files.text_files import checked_path, readable
+from softmesh.input_files.text_files import checked_path
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.processes import current_context
 from softmesh.runtime.commands import observe
@@ -43,6 +43,7 @@ from softmesh.tensor.buffer_reports import get_buffer_pages, get_buffers, get_de
 from softmesh.tensor.storage import alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import Undefined, devices_of, mark
+from softmesh.terminal_text import readable
 
 # RunMode.NO_DISPATCH: results hold undefined values, as they do on silicon, and reading them says so; what an op would
 # have written in place stays as it was. Transfers between host and mesh do take place.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from softmesh.arguments import described, refused
 from softmesh.errors import ArgumentError
-from softmesh.input_files.text_files import readable
+from softmesh.terminal_text import readable
 
 _Value = TypeVar("_Value")
 _LONGEST_TEXT = 1 << 20

@@ -7,7 +7,6 @@ one result of a check: the rule, the place, what is wrong and how to mend it.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -15,27 +14,9 @@ from pathlib import Path
 
 from softmesh.arguments import described, refused
 from softmesh.errors import MeshError
+from softmesh.terminal_text import printable, readable
 
 MOST_BYTES = 8 << 20
-CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """The text with what a terminal would obey, or show out of order, written out: names come from anywhere.
-
-    >>> printable("a\\x1b[2Jb")
-    'a\\\\x1b[2Jb'
-    """
-    return CONTROL_CHARACTER.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def readable(text: str) -> str:
-    """The same, and words that nobody reads to their end cut short."""
-    return _LONG_WORD.sub(lambda found: f"{found[0][:_WORD_SHOWN]}... ({len(found[0])} characters)", printable(text))
-
-
-_WORD_SHOWN = 80
-_LONG_WORD = re.compile(r"\S{300,}")
 
 
 def checked_path(where: str, name: str, path: object) -> str:

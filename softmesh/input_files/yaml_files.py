@@ -16,7 +16,8 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from softmesh.input_files.text_files import CONTROL_CHARACTER, MOST_BYTES, FileError, printable, read_text
+from softmesh.input_files.text_files import MOST_BYTES, FileError, read_text
+from softmesh.terminal_text import CONTROL_CHARACTER, printable
 
 # The values of a document: text, lists and mappings, each of which knows its line.
 #

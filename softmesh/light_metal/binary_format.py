@@ -12,7 +12,7 @@ from typing import Any
 from softmesh.arguments import checked
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.sealed_json import digest, is_sealed, sealed
-from softmesh.input_files.text_files import readable
+from softmesh.terminal_text import readable
 
 _MAGIC = b"softmesh light metal 1\n"
 _LENGTH = 8  # bytes of the number that tells how long the table is

@@ -14,7 +14,6 @@ import torch
 from softmesh.dispatch.entry_point import FUNCTIONS, EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError, SoftmeshWarning
-from softmesh.input_files.text_files import readable
 from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 from softmesh.light_metal.call_values import decoded, encoded, torch_dtype
 from softmesh.mesh import MeshShape
@@ -24,6 +23,7 @@ from softmesh.runtime.device_lifecycle import close_mesh_device, open_mesh_devic
 from softmesh.runtime.traces import trace_api
 from softmesh.tensor.files import dump_tensor, load_tensor
 from softmesh.tensor.tensor import Tensor
+from softmesh.terminal_text import readable
 
 _OPENED = ("trace_region_size", "l1_small_size")  # of the mesh, beside its shape
 _TRACES = ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace")

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from softmesh.errors import SoftmeshError
-from softmesh.input_files.text_files import FileError, Finding, Severity, printable, read_text
+from softmesh.input_files.text_files import FileError, Finding, Severity, read_text
 from softmesh.lint.file_report import FileReport
 from softmesh.lint.linter import lint as lint_files
+from softmesh.terminal_text import console, echo, printable
 
 # Reports as text and as JSON. Colours come only where a terminal shows them.
 
@@ -117,7 +118,7 @@ def lint(
     except SoftmeshError as error:
         raise click.UsageError(str(error)) from None
     if wants_json:
-        click.echo(as_json(reports))
+        echo(as_json(reports))
     else:
-        print_text(reports, Console(highlight=False))
+        print_text(reports, console(highlight=False))
     sys.exit(1 if any(report.is_refused for report in reports) else 0)

@@ -28,6 +28,7 @@ from softmesh.processes.program_location import user_site
 from softmesh.processes.rank_reporter import LONGEST_LINE
 from softmesh.processes.wait_report import Site, text
 from softmesh.processes.waits import timeout as waiting_timeout
+from softmesh.terminal_text import printable
 
 _LOOKED_EVERY = 0.1
 _ASKED_EVERY = 0.5
@@ -241,6 +242,6 @@ class Explainer:
         self.verdict = found
         start = "\n" if found.cause is Cause.RAISED else ""  # MPI_Abort leaves its last line open
         with contextlib.suppress(OSError, ValueError):  # nobody reads any more: the job ends all the same
-            print(f"{start}{explained(found)}", file=self._stream or sys.stderr, flush=True)
+            print(f"{start}{printable(explained(found))}", file=self._stream or sys.stderr, flush=True)
         if self._on_verdict is not None:
             self._on_verdict(found)

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from softmesh.errors import ranges_text
-from softmesh.input_files.text_files import printable
+from softmesh.terminal_text import printable
 
 LONGEST_TEXT = 2000
 _MOST_RANKS = 100_000

@@ -23,6 +23,7 @@ from softmesh.program_diff.other_commit import file_of_commit, is_commit
 from softmesh.program_diff.script_runs import run_script
 from softmesh.program_start import check_program
 from softmesh.systems.system_choice import choose_in_environment
+from softmesh.terminal_text import echo
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "ignore_unknown_options": True}
 
@@ -78,11 +79,11 @@ def diff(
         raise _Refusal(str(error)) from None
     if show_all:
         for one in found.ops:
-            click.echo(f"{one.number:5}  {one}")
-    click.echo(str(found))
+            echo(f"{one.number:5}  {one}")
+    echo(str(found))
     if output is not None:
         found.save(output, f"{file} against {against}")
-        click.echo(f"written: {output}")
+        echo(f"written: {output}")
     sys.exit(0 if found.agrees else 1)
 
 

@@ -18,6 +18,7 @@ from softmesh.program_diff.precision_changes import Place
 from softmesh.program_diff.script_runs import run_script
 from softmesh.program_start import check_program
 from softmesh.systems.system_choice import choose_in_environment
+from softmesh.terminal_text import echo
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "ignore_unknown_options": True}
 _SHOWN = 12
@@ -58,7 +59,7 @@ def numerics(file: str, args: tuple[str, ...], as_module: bool, system: str | No
     except (SoftmeshError, AliasRefused) as error:
         raise _Refusal(str(error)) from None
     for line in report_lines(found):
-        click.echo(line)
+        echo(line)
 
 
 def report_lines(found: Numerics) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from softmesh.terminal_text import echo
 from softmesh.version import __version__
 
 _FILES = Path(__file__).parent / "files"
@@ -50,7 +51,7 @@ def new(name: str) -> None:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            click.echo(f"Wrote {target}")
+            echo(f"Wrote {target}")
     except OSError as error:
         raise click.ClickException(f"cannot write into {folder}: {error.strerror}.") from None
-    click.echo(f"\nNext:\n    cd {os.fspath(folder)}\n    softmesh run {folder.name}.py\n    pytest")
+    echo(f"\nNext:\n    cd {os.fspath(folder)}\n    softmesh run {folder.name}.py\n    pytest")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from softmesh import terminal_text
 from softmesh.runtime.commands import Command, observe
 
 if TYPE_CHECKING:
@@ -101,6 +102,4 @@ def log_commands(console: Console | None = None, *, show: bool = True) -> Iterat
             yield log
     finally:
         if show:
-            from rich.console import Console
-
-            (console or Console()).print(log.table())
+            (console or terminal_text.console()).print(log.table())

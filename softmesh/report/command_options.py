@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from softmesh.terminal_text import echo
+
 _Value = TypeVar("_Value")
 _PIXELS_PER_UNIT = 2  # sharp on the screens of today
 
@@ -57,7 +59,7 @@ def is_page(path: Path) -> bool:
 
 def write_picture(path: Path, text: str) -> None:
     save(path, text)
-    click.echo(f"Wrote {path}")
+    echo(f"Wrote {path}")
 
 
 def save(path: Path, text: str) -> None:

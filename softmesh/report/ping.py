@@ -15,6 +15,7 @@ from softmesh.report.job_machine import machine_of_job
 from softmesh.systems.machine import Link, Machine
 from softmesh.systems.named_systems import load
 from softmesh.systems.system_choice import SYSTEM, chosen_machine
+from softmesh.terminal_text import echo
 
 _FAILED, _MISUSED = 1, 2
 
@@ -66,15 +67,15 @@ def ping(system: str | None, down: tuple[str, ...], job: int | None, as_json: bo
     try:
         found = list(_pinged(system, down) if job is None else _pinged_in_job(job, system, down))
     except SoftmeshError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(_MISUSED)
     silent = [answer for answer in found if not answer.is_up]
     if as_json:
-        click.echo(json.dumps([{"link": list(map(list, one.link)), "up": one.is_up, "why": one.why} for one in found]))
+        echo(json.dumps([{"link": list(map(list, one.link)), "up": one.is_up, "why": one.why} for one in found]))
     else:
         for answer in found if verbose else silent:
-            click.echo(str(answer))
-        click.echo(f"{len(found) - len(silent)} of {len(found)} links answer")
+            echo(str(answer))
+        echo(f"{len(found) - len(silent)} of {len(found)} links answer")
     sys.exit(_FAILED if silent else 0)
 
 

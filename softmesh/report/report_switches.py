@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.config import CONFIG, Config
 from softmesh.errors import SoftmeshError
+from softmesh.terminal_text import echo
 
 if TYPE_CHECKING:
     from softmesh.cost.program_cost import ProgramCost
@@ -85,4 +86,4 @@ def _finish_at_exit() -> None:
     try:
         finish()
     except SoftmeshError as error:
-        print(f"softmesh: {error}", file=sys.stderr)
+        echo(f"softmesh: {error}", err=True)

@@ -15,6 +15,7 @@ from softmesh.report.terminal import print_pictures
 from softmesh.systems.machine import Machine
 from softmesh.systems.named_systems import entries, load
 from softmesh.systems.system_files import Variant
+from softmesh.terminal_text import echo
 
 _GIB = 2**30
 _SHORT = {"wormhole_b0": "WH", "blackhole": "BH"}
@@ -64,7 +65,7 @@ def systems(as_json: bool) -> None:
     """List the machines that are built in, and how to choose one."""
     listed = [described(entry) for entry in entries()]
     if as_json:
-        click.echo(json.dumps({"systems": [asdict(one) for one in listed], "generated": GENERATED}, indent=2))
+        echo(json.dumps({"systems": [asdict(one) for one in listed], "generated": GENERATED}, indent=2))
     else:
         _print_table(listed)
 

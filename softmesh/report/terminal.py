@@ -25,6 +25,7 @@ from softmesh.report.shard_layout import PlacedTensor, Plane, coordinate_text, g
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.machine_queries import SystemMeshDescriptor
 from softmesh.tensor.tensor import Tensor
+from softmesh.terminal_text import console
 
 _WIDTH = 30  # of a cell, where the console has room
 _PANEL_TITLE = "Placement Configuration"
@@ -242,6 +243,6 @@ def visualize_system_mesh() -> None:
 
 
 def print_pictures(*renderables: RenderableType) -> None:
-    console = Console()
+    terminal = console()
     for renderable in renderables:
-        console.print(renderable, markup=False, highlight=False)
+        terminal.print(renderable, markup=False, highlight=False)

@@ -18,7 +18,6 @@ from softmesh.arguments import checked, described, refused, reject_unknown_keywo
 from softmesh.errors import MeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
-from softmesh.input_files.text_files import readable
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, whole
 from softmesh.placement.placements import Shard
@@ -31,6 +30,7 @@ from softmesh.tensor.tensorbin.older_files import is_older_file, read_older_file
 from softmesh.tensor.tensorbin.reading import read
 from softmesh.tensor.tensorbin.writing import write
 from softmesh.tensor.transfer import check_readable, from_device, own_part_on_host, tell_host_use, to_device
+from softmesh.terminal_text import readable
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice

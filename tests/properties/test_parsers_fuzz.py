@@ -25,7 +25,6 @@ from softmesh.errors import MeshError, SoftmeshError
 from softmesh.fabric.descriptors.loader import check_text
 from softmesh.fabric.mesh_binding import places_in
 from softmesh.graph.report_database import import_report
-from softmesh.input_files.text_files import printable
 from softmesh.light_metal.binary_format import LightMetalBinary, packed, unpacked
 from softmesh.processes.bindings.mapping_files import load_subcontexts
 from softmesh.processes.bindings.rank_bindings import load
@@ -35,6 +34,7 @@ from softmesh.systems.machine_restriction import restricted, with_down
 from softmesh.systems.named_systems import SYSTEMS_FOLDER
 from softmesh.systems.named_systems import load as system_named
 from softmesh.systems.system_files import BOARDS_FILE, read_boards, read_system_file
+from softmesh.terminal_text import printable
 from softmesh.train.checkpoints import index
 
 COUNT = int(os.environ.get("SOFTMESH_FUZZ", "2000"))

@@ -15,6 +15,7 @@ from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import load_mesh_graph
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
+from softmesh.terminal_text import echo
 
 _ARCHITECTURES = {Arch.WORMHOLE_B0: "WORMHOLE_B0", Arch.BLACKHOLE: "BLACKHOLE"}
 
@@ -82,12 +83,12 @@ def flatten(descriptor: str, output: str | None) -> None:
     try:
         text = flat_text(load_mesh_graph(descriptor, runtime=False))
         if output is None:
-            click.echo(text, nl=False)
+            echo(text, nl=False)
         else:
             Path(output).write_text(text, encoding="utf-8")
     except MeshError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(1)
     except OSError as error:
-        click.echo(f"Error: {output} cannot be written: {error.strerror}", err=True)
+        echo(f"Error: {output} cannot be written: {error.strerror}", err=True)
         sys.exit(1)

@@ -26,7 +26,8 @@ from softmesh.fabric.descriptors.source_positions import DEEPEST, Place, TooDeep
 from softmesh.fabric.descriptors.validation import FILE, FLAT_FILE, validate
 from softmesh.fabric.mesh_graph import Connection, GraphLevel, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
-from softmesh.input_files.text_files import CONTROL_CHARACTER, Finding, Severity, errors_of, readable
+from softmesh.input_files.text_files import Finding, Severity, errors_of
+from softmesh.terminal_text import CONTROL_CHARACTER, readable
 
 # From the tree of instances to the flat graph of meshes that matching and routing work on.
 

@@ -26,6 +26,7 @@ from softmesh.processes.bindings.machine_split import Piece, Split, split_anywhe
 from softmesh.systems.machine import Machine
 from softmesh.systems.named_systems import load
 from softmesh.systems.system_choice import ELASTIC
+from softmesh.terminal_text import echo
 
 _SHAPE = re.compile(r"([1-9]\d{0,4})x([1-9]\d{0,4})", re.ASCII)
 _MOST_MESHES = 4096
@@ -92,11 +93,11 @@ def bindings(
         raise _Refusal(str(error)) from None
     _write(folder, files, force)
     for name in files:
-        click.echo(os.path.relpath(folder / name))
+        echo(os.path.relpath(folder / name))
     for found in splits.values():
         _print_ranks(found, print_rank_table, print_devices)
     binding = os.path.relpath(folder / _binding_name(next(iter(splits))))
-    click.echo(f"\nRun: {shlex.join(['tt-run', '--system', system, '--rank-binding', binding, 'python', 'model.py'])}")
+    echo(f"\nRun: {shlex.join(['tt-run', '--system', system, '--rank-binding', binding, 'python', 'model.py'])}")
 
 
 def _check_one_way(asked: Mapping[str, str | None], shared_by: str | None, hosts: str | None) -> None:
@@ -232,6 +233,6 @@ def _print_ranks(split: Split, table: bool, devices: bool) -> None:
     for group in split.groups:
         listed = ",".join(map(str, group.devices))
         if table:
-            click.echo(f"FABRIC_RANK:{group.mesh_id};{group.host_rank};{group.host};{listed}")
+            echo(f"FABRIC_RANK:{group.mesh_id};{group.host_rank};{group.host};{listed}")
         if devices:
-            click.echo(f"FABRIC_VISIBLE_DEVICES:{listed}")
+            echo(f"FABRIC_VISIBLE_DEVICES:{listed}")

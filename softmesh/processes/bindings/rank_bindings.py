@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.input_files.text_files import Finding, errors_of, printable, readable
+from softmesh.input_files.text_files import Finding, errors_of
 from softmesh.input_files.yaml_files import Rows, Table, Value, is_nothing
 from softmesh.processes.bindings.launch_files import FieldReader, find, launch_places, places_beside
+from softmesh.terminal_text import printable, readable
 
 VISIBLE_DEVICES = "TT_VISIBLE_DEVICES"
 _MOST_SHOWN = 20

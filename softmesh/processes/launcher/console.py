@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from softmesh.errors import MeshError
+from softmesh.terminal_text import echo
 
 
 class LaunchError(MeshError):
@@ -12,8 +11,8 @@ class LaunchError(MeshError):
 
 
 def warn(text: str) -> None:
-    click.echo(f"tt-run: warning: {text}", err=True)
+    echo(f"tt-run: warning: {text}", err=True)
 
 
 def say(text: str) -> None:
-    click.echo(f"tt-run: {text}", err=True)
+    echo(f"tt-run: {text}", err=True)

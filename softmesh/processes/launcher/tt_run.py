@@ -37,6 +37,7 @@ from softmesh.processes.launcher.mpirun_doors import DoorKeeper
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
 from softmesh.processes.launcher.warm_start import with_fork_server
 from softmesh.processes.rank_reporter import KEEP_OTHERS, REPORTS
+from softmesh.terminal_text import echo, printable_command
 
 HANGS = 1  # the exit code of a job that was ended because it could not go on
 _LOOPBACK = "127.0.0.1"
@@ -75,7 +76,7 @@ class HangWatch:
 
 
 def warn_of_killed_mpirun(outcome: Outcome) -> None:
-    click.echo(
+    echo(
         f"softmesh: mpirun was {_how(outcome.code)}: its ranks ended with it, and none of them is to blame\n"
         "  remedy: look for what killed it: memory that ran out (dmesg tells), a scheduler's limit, somebody's kill",
         err=True,
@@ -83,7 +84,7 @@ def warn_of_killed_mpirun(outcome: Outcome) -> None:
 
 
 def warn_of_ended_mpirun() -> None:
-    click.echo(
+    echo(
         "softmesh: mpirun ended its ranks, as it does when it gets SIGTERM, SIGINT or SIGHUP, or where MPI_Abort is\n"
         "called, which it tells above: none of them died by itself\n"
         "  remedy: look for what told it to end: a scheduler's limit, somebody's kill, a closed terminal",
@@ -92,7 +93,7 @@ def warn_of_ended_mpirun() -> None:
 
 
 def warn_of_an_early_end() -> None:
-    click.echo(
+    echo(
         "\nsoftmesh: mpirun ended with exit code 1 before any rank had reported\n"
         "  either it could not start a program, or a program failed that early, and this is told above; or, where\n"
         "  nothing is, mpirun was told to end (SIGTERM, SIGINT, SIGHUP) while its ranks still started\n"
@@ -188,7 +189,7 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
     if options.verbose:
         _describe(job)
     if options.dry_run:
-        click.echo(shlex.join(job.command()))
+        echo(shlex.join(job.command()))
         return 0
     if not options.skip_executable_check:
         check_python_program(options.program, environ)
@@ -220,7 +221,7 @@ def _describe(job: Job) -> None:
 _SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 
-@click.command("tt-run", context_settings=_SETTINGS)
+@click.command("tt-run", cls=printable_command(click.Command), context_settings=_SETTINGS)
 @click.option("--rank-binding", metavar="FILE", help="Which rank works on which mesh (YAML).")
 @click.option(
     "--rank-bindings-mapping",
@@ -279,7 +280,7 @@ def tt_run(**given: Any) -> None:
       tt-run --rank-binding bindings.yaml --dry-run python model.py
     """
     if given["program"][:1] == ("-h",):  # behind the program's name it is the program's
-        click.echo(click.get_current_context().get_help())
+        echo(click.get_current_context().get_help())
         return
     sys.exit(_exit_code(lambda: launch(Options(**given), dict(os.environ))))
 
@@ -301,8 +302,8 @@ def _exit_code(launching: Callable[[], int]) -> int:
     try:
         return launching()
     except BindingsError as error:
-        click.echo(f"{error}\nHint: `softmesh lint` checks such a file, and all it names, line by line.", err=True)
+        echo(f"{error}\nHint: `softmesh lint` checks such a file, and all it names, line by line.", err=True)
     except SoftmeshError as error:
         text = str(error)
-        click.echo(text if text.startswith("Error") else f"Error: {text}", err=True)
+        echo(text if text.startswith("Error") else f"Error: {text}", err=True)
     return 1

@@ -20,6 +20,7 @@ from softmesh.report.schedules.predicted_time import predicted_line
 from softmesh.report.schedules.schedule_replay import ScheduleReplay
 from softmesh.report.terminal import print_pictures
 from softmesh.systems.chip import WORMHOLE
+from softmesh.terminal_text import echo
 
 _MOST_DEVICES = 64
 _MOST_DEALT = 16  # all_to_all has as many chunks as pairs of devices
@@ -162,7 +163,7 @@ def schedule(
         chip = WORMHOLE if seats is None else seats.machine.chip
         told = predicted_line(collective, group, _wraps(group, topology, seats), links, input_bytes, chip)
         if told is not None:
-            click.echo(told)
+            echo(told)
     elif not is_page(output):
         write_picture(output, schedule_svg(replay, steps))
     else:

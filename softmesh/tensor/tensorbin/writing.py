@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 
 from softmesh.errors import MeshError
-from softmesh.input_files.text_files import printable
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Coordinates, Distribution, Extents
 from softmesh.placement.pieces import stored_index
@@ -25,6 +24,7 @@ from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tensorbin.distribution_note import checksum_note, find_checksum, note_of
 from softmesh.tensor.tensorbin.header_tables import spec_to_fields, topology_to_fields
 from softmesh.tensor.tensorbin.schema import Fields, encode
+from softmesh.terminal_text import printable
 
 _ALIGNMENT = 64  # of the data section in the file, and of each payload in it
 _SIZE_OF_SIZE = 8

@@ -16,7 +16,7 @@ from typing import Any
 from softmesh.arguments import described
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.input_files.sealed_json import is_sealed, sealed
-from softmesh.input_files.text_files import readable
+from softmesh.terminal_text import readable
 from softmesh.train.checkpoints.folders import INDEX
 from softmesh.train.checkpoints.shard_regions import StoredBlock
 

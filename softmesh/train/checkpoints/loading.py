@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.input_files.text_files import readable
 from softmesh.runtime.grad_mode import without_gradients
 from softmesh.tensor.checksums import checksum
 from softmesh.tensor.dtype import facts
+from softmesh.terminal_text import readable
 from softmesh.train.checkpoints import folders, index, random_state
 from softmesh.train.checkpoints.index import Index, Piece
 from softmesh.train.checkpoints.model_state import (
