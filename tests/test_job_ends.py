@@ -37,7 +37,9 @@ _LOOPBACKS = ("0100007F", "00000000000000000000000001000000")
 
 def ending(tmp_path, how: str, meanwhile=None, **environ: str) -> Ended:
     command = [*TT_RUN, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
-    return run_job([*command, str(PROGRAMS / "ending.py"), how], tmp_path, meanwhile, SOFTMESH_TIMEOUT=FAR, **environ)
+    return run_job(
+        [*command, str(PROGRAMS / "ending.py"), how], tmp_path, meanwhile, **{"SOFTMESH_TIMEOUT": FAR, **environ}
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,72 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("how", "command"), [("a child of its own session", "sleep 300"), ("a fork", "ending.py a fork")]
+)
+def test_a_process_that_a_rank_left_behind_is_named_and_ended(tmp_path, how, command):
+    job = ending(tmp_path, how, SOFTMESH_TIMEOUT="3")
+    told = r"softmesh: all ranks have ended their programs, and mpirun \(process \d+\) has not since 3 s"
+    assert re.search(told, job.output), job.output
+    found = re.search(r"^  rank 1 left process \d+ behind, which is ended now: (.*)", job.output, re.MULTILINE)
+    assert found is not None, job.output
+    assert found[1].endswith(command) or how == "a fork", job.output  # a fork of the warm process has its command line
+    assert "golden mappings" not in job.output, job.output
+    assert (job.code, job.left) == (1, {})
+
+
+def test_a_process_that_ends_in_time_holds_nobody_up(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import subprocess, ttnn\nttnn.init_distributed_context()\nsubprocess.Popen(['sleep', '1'])\n")
+    command = [*TT_RUN, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable, str(program)]
+    job = run_job(command, tmp_path, SOFTMESH_TIMEOUT=FAR)
+    assert (job.code, job.left, "softmesh:" in job.output) == (0, {}, False), job.output
+
+
+def test_a_rank_that_closed_what_it_had_not_opened_ends_the_job_and_is_told(tmp_path):
+    job = ending(tmp_path, "closed descriptors")
+    told = "softmesh: rank 1 raised MeshError: this process has closed descriptors that it had not opened"
+    assert told in job.output, job.output
+    assert (job.code != 0, job.left) == (True, {})
+
+
+def test_what_is_said_of_the_end_of_a_job_has_no_null_bytes(tmp_path):
+    command = [*TT_RUN, "--rank-binding", str(line_of_ranks(2, tmp_path)), "--", sys.executable]
+    job = run_job([*command, str(PROGRAMS / "raising.py")], tmp_path, SOFTMESH_TIMEOUT=FAR)
+    assert "softmesh: rank 1 raised ValueError: the weights are not there" in job.output, job.output
+    assert "\0" not in job.output
+
+
+@pytest.mark.parametrize("name", ["prterun", "python"])
+def test_a_stopped_process_of_the_launcher_is_named_and_the_job_ended(tmp_path, name):
+    """mpirun, and the process that ranks are copies of."""
+
+    def stop(launcher: int) -> None:
+        os.kill(stopped_of(launcher, name), signal.SIGSTOP)
+
+    job = ending(tmp_path, "sleep", WhileAsleep(tmp_path, stop), SOFTMESH_TIMEOUT="3")
+    called = "mpirun" if name == "prterun" else "the warm process, of which ranks are copies,"
+    assert re.search(rf"softmesh: {called} is stopped since 3 s \(process \d+\)", job.output), job.output
+    assert (job.code, job.left) == (1, {})
+
+
+def stopped_of(launcher: int, name: str) -> int:
+    """mpirun, or the fork server by its command line."""
+    children = children_of(launcher, name)
+    return next(
+        pid for pid in children if name == "prterun" or "fork_server" in Path(f"/proc/{pid}/cmdline").read_text()
+    )
+
+
+def test_a_warm_process_that_is_killed_is_told_and_no_rank_is_blamed(tmp_path):
+    asleep = WhileAsleep(tmp_path, lambda launcher: os.kill(stopped_of(launcher, "python"), signal.SIGKILL))
+    job = ending(tmp_path, "sleep", asleep)
+    told = r"softmesh: the warm process \(fork_server.py, process \d+\), of which the ranks are copies, was killed by"
+    assert re.search(told, job.output), job.output
+    assert not re.search(r"rank \d died|golden mappings", job.output), job.output
+    assert (job.code != 0, job.left) == (True, {})
 
 
 def test_a_launcher_that_is_killed_takes_its_ranks_along(tmp_path):

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from softmesh.processes import program_location
-from softmesh.processes.hang_verdict import ANSWERS_WITHIN, Cause, Verdict, explained
+from softmesh.processes.hang_verdict import ANSWERS_WITHIN, Cause, RankState, Verdict, explained
 from softmesh.processes.job_state import JobState
-from softmesh.processes.program_location import user_site
+from softmesh.processes.program_location import is_stopped, user_site
 from softmesh.processes.rank_reporter import LONGEST_LINE
 from softmesh.processes.wait_report import Site, text
 from softmesh.processes.waits import timeout as waiting_timeout
@@ -72,6 +72,7 @@ class Explainer:
         self.verdict: Verdict | None = None
         self._stacks_due = 0.0
         self._connections: dict[socket.socket, _Connection] = {}
+        self._processes: dict[int, int] = {}  # of ranks on this machine
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="softmesh explainer", daemon=True)
         self._thread.start()
@@ -93,6 +94,16 @@ class Explainer:
         if failed and self.verdict is None:
             self._announce(self._job.decide_at_end(time.monotonic(), how))
         return self.verdict
+
+    def ranks(self) -> dict[int, tuple[RankState, int]]:
+        """The state of each rank, and its process: 0 where it is on another machine, or never reported."""
+        with self._lock:
+            return {rank: (state, self._processes.get(rank, 0)) for rank, state in self._job.states.items()}
+
+    def have_ended_with(self, cause: str) -> bool:
+        """Once mpirun is gone: True if a process of a rank is known to have ended for this cause."""
+        self.close()
+        return cause in self._job.exits.values()
 
     def was_ended_from_outside(self) -> bool:
         """Once mpirun is gone: whether it ended its ranks because it was told to, and none of them failed."""
@@ -187,7 +198,7 @@ class Explainer:
             return False  # it says no more
         connection.rank = rank
         if message.get("host") == socket.gethostname():
-            connection.process = int(message.get("pid", 0))
+            connection.process = self._processes[rank] = int(message.get("pid", 0))
         with self._lock:
             self._job.update(connection.rank, {"state": "computing"}, time.monotonic())
         return True
@@ -215,6 +226,9 @@ class Explainer:
             if connection.rank is not None:
                 with contextlib.suppress(OSError):
                     connection.line.send(b"where\n")
+                if connection.process:
+                    with self._lock:
+                        self._job.stopped(connection.rank, is_stopped(connection.process))
 
     def _decide(self, now: float) -> None:
         if self.verdict is None:
@@ -240,8 +254,7 @@ class Explainer:
         if found is None:
             return
         self.verdict = found
-        start = "\n" if found.cause is Cause.RAISED else ""  # MPI_Abort leaves its last line open
         with contextlib.suppress(OSError, ValueError):  # nobody reads any more: the job ends all the same
-            print(f"{start}{printable(explained(found))}", file=self._stream or sys.stderr, flush=True)
+            print(printable(explained(found)), file=self._stream or sys.stderr, flush=True)
         if self._on_verdict is not None:
             self._on_verdict(found)

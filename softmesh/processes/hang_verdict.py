@@ -40,6 +40,7 @@ class RankState:
     done: WaitReport | None = None  # the call that `last` tells of
     quiet: float = 0.0  # seconds since it answered
     sampled: bool = False  # it does not answer; `site` was found by other means
+    stopped: bool = False  # its process is, by a signal or a debugger
 
     @property
     def waits_in(self) -> WaitReport | None:
@@ -383,6 +384,8 @@ def _place(rank: int, verdict: Verdict) -> str:
 
 
 def _computing(state: RankState, cause: Cause) -> str:
+    if state.stopped:
+        return "stopped by a signal (SIGSTOP) or a debugger; kill -CONT lets it go on"
     if state.sampled:
         return f"computing, without an answer for {state.quiet:.0f} s: this call lets no other thread run"
     if state.quiet > ANSWERS_WITHIN:

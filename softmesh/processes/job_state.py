@@ -42,7 +42,7 @@ class JobState:
         self._began: dict[int, float] = {}
         self._last_message: dict[int, float] = {}
         self._suspicion: _Suspicion | None = None
-        self._exits: dict[int, str] = {}
+        self.exits: dict[int, str] = {}
 
     def update(self, rank: int, message: Mapping[str, Any], now: float) -> None:
         """A message of a rank; one that makes no sense changes nothing."""
@@ -80,6 +80,12 @@ class JobState:
         if state is not None and state.doing is Doing.COMPUTING:
             self.states[rank] = replace(state, site=site, sampled=True)
 
+    def stopped(self, rank: int, is_stopped: bool) -> None:
+        """Whether the process of a rank is stopped, from who can see it."""
+        state = self.states.get(rank)
+        if state is not None and state.doing is Doing.COMPUTING and state.stopped != is_stopped:
+            self.states[rank] = replace(state, stopped=is_stopped)
+
     def connection_closed(self, rank: int, now: float) -> None:
         """The connection ended. Whether the rank did too is known when the job ends."""
         state = self.states.get(rank)
@@ -88,7 +94,7 @@ class JobState:
 
     def process_exited(self, rank: int, how: str) -> None:
         """How the process of a rank ended, from who saw it; told where the rank had no last words."""
-        self._exits[rank] = how
+        self.exits[rank] = how
 
     def process_died(self, rank: int, how: str, now: float) -> None:
         state = self.states.get(rank)
@@ -116,7 +122,7 @@ class JobState:
         absent = [rank for rank, state in self.states.items() if state == RankState()]
         for rank, state in list(self.states.items()):
             if state.doing is Doing.SILENT and rank not in absent:
-                self.process_died(rank, self._exits.get(rank, how), now)
+                self.process_died(rank, self.exits.get(rank, how), now)
         found = verdict(self._states_at(now), self._timeout)
         if how.startswith(KILLED) and (found is None or found.cause is not Cause.RAISED):
             found = self._killed(absent, how, now) or found
@@ -129,8 +135,8 @@ class JobState:
     def _killed(self, absent: list[int], how: str, now: float) -> Verdict | None:
         """Whom the signal that the job tells of ended first: mpirun kills the others by one of its own."""
         as_code = f"exit code {128 + int(how.removeprefix(KILLED).split()[0])} "  # as Python ends by Ctrl-C
-        first = next((rank for rank, told in self._exits.items() if told == how or told.startswith(as_code)), None)
-        if first is None and (missing := self._never_joined([rank for rank in absent if rank not in self._exits])):
+        first = next((rank for rank, told in self.exits.items() if told == how or told.startswith(as_code)), None)
+        if first is None and (missing := self._never_joined([rank for rank in absent if rank not in self.exits])):
             first = missing.odd[0]
         if first is None or self.states[first].doing in (Doing.RAISED, Doing.FINISHED):
             return None
@@ -140,13 +146,13 @@ class JobState:
     @property
     def was_ended_from_outside(self) -> bool:
         """Whether every rank that was seen to end was killed as mpirun kills, and none had said that it ends."""
-        are_killed = all(how in _BY_MPIRUN for how in self._exits.values())
+        are_killed = all(how in _BY_MPIRUN for how in self.exits.values())
         has_own_end = any(state.doing is Doing.RAISED or state.error for state in self.states.values())
-        return bool(self._exits) and are_killed and not has_own_end
+        return bool(self.exits) and are_killed and not has_own_end
 
     @property
     def has_heard_nothing(self) -> bool:
-        return not self._exits and all(state == RankState() for state in self.states.values())
+        return not self.exits and all(state == RankState() for state in self.states.values())
 
     def _never_joined(self, absent: list[int]) -> Verdict | None:
         """A rank that ended before it joined takes the job down too; those that waited for it tell."""

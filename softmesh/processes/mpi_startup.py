@@ -88,6 +88,24 @@ def _initialize(MPI: ModuleType) -> None:
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
         finally:
             faulthandler.cancel_dump_traceback_later()
+    _SOCKETS.update(_open_sockets())
+
+
+_SOCKETS: set[tuple[str, str]] = set()  # that MPI has opened, to mpirun among others
+
+
+def _open_sockets() -> set[tuple[str, str]]:
+    """The descriptors of this process that are sockets, each with the socket that it is."""
+    found = set()
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+    return {(number, target) for number, target in found if target.startswith("socket:")}
+
+
+def _has_closed_sockets_of_mpi() -> bool:
+    return bool(_SOCKETS) and _SOCKETS.isdisjoint(_open_sockets())
 
 
 def _loaded() -> ModuleType:
@@ -105,7 +123,19 @@ def _loaded() -> ModuleType:
     return MPI
 
 
+_CLOSED = (
+    "MeshError: this process has closed descriptors that it had not opened, and with them its connection to mpirun: "
+    "MPI cannot be ended. Close what the program opened itself, and no more: os.closerange, or a library that makes a "
+    "daemon, may have done it"
+)
+
+
 def _finalize(MPI: ModuleType) -> None:
+    if not MPI.Is_finalized() and _has_closed_sockets_of_mpi():  # MPI_Finalize would wait for mpirun, for ever
+        with suppress(OSError, ValueError):
+            print(f"softmesh: {_CLOSED}", file=sys.stderr, flush=True)
+        rank_reporter.send_anew(rank_reporter.raised(_CLOSED, [], waits.last_completed()))
+        os._exit(1)
     rank_reporter.send_last(rank_reporter.finished(waits.last_completed(), *exit_of_the_program()))
     if not MPI.Is_finalized():
         MPI.Finalize()
@@ -171,6 +201,8 @@ def _abort_on_errors(MPI: ModuleType) -> None:
             with suppress(OSError):
                 stream.flush()
         if not alone:  # otherwise it waits in `_finalize` for the end of the others
+            if rank_reporter.connected():
+                os._exit(1)  # ends the job too, and MPI_Abort has mpirun print a NUL byte
             MPI.COMM_WORLD.Abort(1)
 
     sys.excepthook = hook

@@ -114,3 +114,12 @@ def is_stack_line(text: str) -> bool:
 def parse_frame(text: str) -> Site | None:
     found = _FRAME.fullmatch(text)
     return Site(found[1][:LONGEST_TEXT], int(found[2]), found[3][:LONGEST_TEXT]) if found else None
+
+
+def is_stopped(process: int) -> bool:
+    """True if a process of this machine is stopped, by a signal or a debugger, as the process table tells."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] in ("T", "t")

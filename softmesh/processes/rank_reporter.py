@@ -48,8 +48,8 @@ class Reporter:
     """Speaks for one rank. `where` tells what the program is doing; it is asked from the thread."""
 
     def __init__(self, address: str, rank: int, size: int, where: Callable[[], Message]) -> None:
-        self._address, self.where = address, where
-        self._hello: Message = {"rank": rank, "size": size, "pid": os.getpid(), "host": socket.gethostname()}
+        self.address, self.where = address, where
+        self.hello: Message = {"rank": rank, "size": size, "pid": os.getpid(), "host": socket.gethostname()}
         self._messages: deque[Message | Callable[[], Message]] = deque(maxlen=_MOST_WAITING)
         self._idle = threading.Event()
         self._wake, self._woken = socket.socketpair()
@@ -80,14 +80,14 @@ class Reporter:
             self._idle.set()
 
     def _serve(self) -> None:
-        host, port, token = split_address(self._address)
+        host, port, token = split_address(self.address)
         with (
             socket.create_connection((host, port), _CONNECT_SECONDS) as line,
             selectors.DefaultSelector() as ready,
             dump_stack_on_signal(line.fileno()),
         ):
             line.settimeout(_SEND_SECONDS)
-            line.sendall(encoded({**self._hello, "token": token}))
+            line.sendall(encoded({**self.hello, "token": token}))
             ready.register(line, selectors.EVENT_READ)
             ready.register(self._woken, selectors.EVENT_READ)
             while True:
@@ -141,6 +141,15 @@ def send_last(message: Message) -> None:
         _reporter.flush(1.0)
     elif message["state"] == "raised":
         time.sleep(_OTHERS_SPEAK)
+
+
+def send_anew(message: Message) -> None:
+    """Say it on a connection of its own: that of the reporter was closed."""
+    if _reporter is not None:
+        with contextlib.suppress(OSError, ValueError):
+            host, port, token = split_address(_reporter.address)
+            with socket.create_connection((host, port), _CONNECT_SECONDS) as line:
+                line.sendall(encoded({**_reporter.hello, "token": token}) + encoded(message))
 
 
 def finished(last: str, exit: str = "", site: list[object] | None = None) -> Message:

@@ -22,6 +22,7 @@ from types import FrameType
 
 _LENGTH = struct.Struct("<I")
 _PEER = struct.Struct("iII")  # process, user, group
+WITH_ITS_SERVER = "ended with the warm process, of which it was a copy"
 _SECONDS = 60.0  # a machine with many ranks may be slow to load torch
 _SECONDS_TO_REPORT = 1.0
 _SECONDS_BETWEEN_TRIES = 0.02
@@ -113,13 +114,13 @@ def _signal(process: int, number: int) -> None:
             continue
 
 
-def report_exit(status: int, environ: Mapping[str, str]) -> None:
+def report_exit(how: str, environ: Mapping[str, str]) -> None:
     """Tell the launcher how the rank ended: one that ends at once, as by `os._exit`, cannot do so itself."""
     place, _, token = environ.get("SOFTMESH_REPORTS", "").partition("#")
     host, _, port = place.rpartition(":")
     rank = environ.get("OMPI_COMM_WORLD_RANK", "")
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _SECONDS_TO_REPORT) as line:
-        line.sendall(json.dumps({"token": token, "rank": int(rank), "exit": how_it_ended(status)}).encode() + b"\n")
+        line.sendall(json.dumps({"token": token, "rank": int(rank), "exit": how}).encode() + b"\n")
 
 
 def how_it_ended(status: int) -> str:
@@ -149,8 +150,7 @@ def main(name: str, command: list[str]) -> None:
     signals.forward_to(process)
     line.settimeout(None)
     answer = _next_line(line)
-    if answer:
-        report_exit(int(answer), os.environ)
+    report_exit(how_it_ended(int(answer)) if answer else WITH_ITS_SERVER, os.environ)
     exit_like(int(answer) if answer else signal.SIGKILL)
 
 

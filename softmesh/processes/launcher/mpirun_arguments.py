@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import socket
+import subprocess
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from softmesh.input_files.text_files import FileError, read_text
@@ -170,3 +172,47 @@ def _hosts_in(file: str) -> list[str]:
 def are_all_local(hosts: Iterable[str]) -> bool:
     here = (*_HERE, socket.gethostname())
     return all(host in here for host in hosts)
+
+
+_AGENT = ("plm_ssh_agent", "plm_rsh_agent")
+_SECONDS_FOR_SSH = 10.0
+
+
+def check_hosts_are_found(hosts: Iterable[str], arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raise a LaunchError that names a host of which nobody knows an address: mpirun would look for it much longer.
+
+    A name may also be one of the user's ssh configuration. With an agent in place of ssh, names mean what that says.
+    """
+    if any(sets_mca(arguments, name) or any(key.endswith(name) for key in environ) for name in _AGENT):
+        return
+    for host in hosts:
+        if are_all_local([host]) or _has_address(host):
+            continue
+        name = _name_for_ssh(host)
+        if name is not None and name != host.lower() and (not name or _has_address(name)):
+            continue
+        raise LaunchError(
+            f"The host {host!r} cannot be found: no address is known for it. Look at its spelling where hosts are "
+            "named (--hosts, a rankfile or host file, --mpi-args), and at /etc/hosts or the name server."
+        )
+
+
+def _has_address(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _name_for_ssh(host: str) -> str | None:
+    """The name that ssh would look up; empty where it asks another program, None where there is no ssh."""
+    if host.startswith("-") or shutil.which("ssh") is None:
+        return None
+    try:
+        told = subprocess.run(
+            ["ssh", "-G", "--", host], capture_output=True, text=True, timeout=_SECONDS_FOR_SSH, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    settings = dict(line.split(" ", 1) for line in told.splitlines() if " " in line)
+    return "" if {"proxycommand", "proxyjump"} & settings.keys() else settings.get("hostname")

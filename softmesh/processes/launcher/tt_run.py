@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,18 +29,25 @@ from softmesh.processes.launcher.auto_allocation import (
     with_bindings,
 )
 from softmesh.processes.launcher.console import LaunchError, say, warn
+from softmesh.processes.launcher.fork_client import WITH_ITS_SERVER
 from softmesh.processes.launcher.job import Job, bound_job, check_program, check_python_program, plain_job
 from softmesh.processes.launcher.job_process import Outcome, run
 from softmesh.processes.launcher.job_sweeper import swept
+from softmesh.processes.launcher.memory_kills import MemoryKills
 from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
-from softmesh.processes.launcher.mpirun_arguments import are_all_local
+from softmesh.processes.launcher.mpirun_arguments import are_all_local, check_hosts_are_found
 from softmesh.processes.launcher.mpirun_doors import DoorKeeper
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
+from softmesh.processes.launcher.standstill import Standstill
 from softmesh.processes.launcher.warm_start import with_fork_server
 from softmesh.processes.rank_reporter import KEEP_OTHERS, REPORTS
+from softmesh.processes.waits import timeout as waiting_timeout
 from softmesh.terminal_text import echo, printable_command
 
 HANGS = 1  # the exit code of a job that was ended because it could not go on
+_MOST_HOSTS = 4
+STANDS_STILL = -1  # in place of an exit code: it was told what keeps the job from its end
+_SIGKILLED = 128 + signal.SIGKILL
 _LOOPBACK = "127.0.0.1"
 
 
@@ -55,14 +63,28 @@ class HangWatch:
         """For mpirun, which passes it on: an address with a password does not belong on a command line."""
         return {REPORTS: self.explainer.address, **({KEEP_OTHERS: "1"} if self.keep_others else {})}
 
-    def verdict(self, doors: DoorKeeper | None = None) -> int | None:
+    def verdict(self, doors: DoorKeeper | None = None, standstill: Standstill | None = None) -> int | None:
         """Asked again and again; looks at the doors of mpirun, where it cannot look after them itself."""
         if doors is not None:
             doors.look()
+        if standstill is not None and self.explainer.verdict is None and (told := standstill.report()):
+            echo(told, err=True)
+            return STANDS_STILL
         return None if self.explainer.verdict is None or self.keep_others else HANGS
 
-    def ended(self, outcome: Outcome) -> None:
-        """What took the job down is told now, if it was not told before."""
+    def ended(self, outcome: Outcome, warm_process: subprocess.Popen[bytes] | None, kills: MemoryKills | None) -> bool:
+        """Tell what took the job down, if it was not told before; True if it is known."""
+        is_explained = bool(outcome.killed_by) or outcome.code == STANDS_STILL
+        if warm_process is not None and self.explainer.have_ended_with(WITH_ITS_SERVER) and not outcome.was_stopped:
+            warn_of_killed_warm_process(warm_process)
+            is_explained = True
+        elif outcome.code != STANDS_STILL:
+            self._tell_end(outcome)
+        if kills is not None and not outcome.was_stopped and outcome.code == _SIGKILLED and (told := kills.evidence()):
+            echo(f"  memory: {told}", err=True)
+        return is_explained or self.explainer.verdict is not None
+
+    def _tell_end(self, outcome: Outcome) -> None:
         is_a_ranks_doing = outcome.code != 0 and not outcome.was_stopped and not outcome.killed_by
         if is_a_ranks_doing and outcome.code == HANGS and self.explainer.was_ended_from_outside():
             warn_of_ended_mpirun()
@@ -79,6 +101,18 @@ def warn_of_killed_mpirun(outcome: Outcome) -> None:
     echo(
         f"softmesh: mpirun was {_how(outcome.code)}: its ranks ended with it, and none of them is to blame\n"
         "  remedy: look for what killed it: memory that ran out (dmesg tells), a scheduler's limit, somebody's kill",
+        err=True,
+    )
+
+
+def warn_of_killed_warm_process(process: subprocess.Popen[bytes]) -> None:
+    is_killed = process.returncode is not None and process.returncode < 0
+    how = f"was {_how(128 - process.returncode)}" if is_killed else "has ended"
+    echo(
+        f"softmesh: the warm process (fork_server.py, process {process.pid}), of which the ranks are copies, {how}:\n"
+        "  they ended with it, and none of them is to blame\n"
+        "  remedy: look for what ended it: memory that ran out (dmesg tells), a scheduler's limit, somebody's kill;\n"
+        "  with SOFTMESH_WARM_START=0 each rank is a process of its own",
         err=True,
     )
 
@@ -193,19 +227,36 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         return 0
     if not options.skip_executable_check:
         check_python_program(options.program, environ)
+    check_hosts_are_found(job.hosts, job.general, environ)
     with watch_for_hangs(len(job.ranks), job.hosts, options.keep_others) as reports:
         own = {**mpirun_environment(environ), **reports.environment}
-        of_mpirun = with_loopback_only(own) if job.stays_here(environ) else own
-        with swept(own) as sweeper, with_fork_server(job, own, sweeper.watch) as started:
+        is_local = job.stays_here(environ)
+        of_mpirun = with_loopback_only(own) if is_local else own
+        warm: list[subprocess.Popen[bytes]] = []
+        kills = MemoryKills() if is_local else None
+        with swept(own) as sweeper, with_fork_server(job, own, warm.append) as started:
+            for process in warm:
+                sweeper.watch(process.pid)
             command = started.command(passed_on=[*reports.environment])
-            needs_keeper = job.stays_here(environ) and not is_preloaded(of_mpirun)
-            doors = DoorKeeper(sweeper.sessions) if needs_keeper else None
-            outcome = run(command, job.directory, of_mpirun, partial(reports.verdict, doors), sweeper)
-        reports.ended(outcome)
-    is_explained = reports.explainer.verdict is not None or bool(outcome.killed_by)
-    if outcome.code != 0 and not outcome.was_stopped and not is_explained and hint:
-        say(hint)
-    return HANGS if is_explained and outcome.code == 0 else outcome.code
+            doors = DoorKeeper(sweeper.sessions) if is_local and not is_preloaded(of_mpirun) else None
+            standstill = Standstill(reports.explainer, sweeper.sessions, waiting_timeout(own), is_local)
+            outcome = run(command, job.directory, of_mpirun, partial(reports.verdict, doors, standstill), sweeper)
+            for process in warm:
+                process.poll()  # how it ended, before it is ended
+        is_explained = reports.ended(outcome, warm[0] if warm else None, kills)
+    if outcome.code != 0 and not outcome.was_stopped and not is_explained:
+        far = [host for host in job.hosts if not are_all_local([host])]
+        if far and reports.explainer.has_heard_nothing():
+            say(f"no rank has reported; those on other hosts could not be started, perhaps: {_reached(far)}")
+        elif hint:
+            say(hint)
+    return HANGS if is_explained and outcome.code in (0, STANDS_STILL) else outcome.code
+
+
+def _reached(hosts: Sequence[str]) -> str:
+    """How to see whether a host can be reached, as mpirun would."""
+    tried = ", ".join(f"ssh {host} true" for host in hosts[:_MOST_HOSTS])
+    return f"try {tried}, and look whether {sys.executable} and this folder are there too; mpirun names a host above"
 
 
 def _describe(job: Job) -> None:

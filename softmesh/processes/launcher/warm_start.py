@@ -30,11 +30,11 @@ _LONGEST_QUEUE = 1024  # connections that wait while torch is loaded
 
 @contextmanager
 def with_fork_server(
-    job: Job, environ: Mapping[str, str], started: Callable[[int], None] = lambda _: None
+    job: Job, environ: Mapping[str, str], started: Callable[[subprocess.Popen[bytes]], None] = lambda _: None
 ) -> Iterator[Job]:
     """The job with clients for its ranks; the same job where each must load everything itself.
 
-    `started` is told the session of the fork server.
+    `started` is told the fork server, which leads a session.
     """
     if not can_warm_start(job, environ):
         yield job
@@ -46,7 +46,7 @@ def with_fork_server(
         listener.listen(_LONGEST_QUEUE)
         process = _started(job, environ, listener.fileno(), ours)
     os.close(ours)
-    started(process.pid)
+    started(process)
     try:
         yield replace(job, ranks=tuple(_client_rank(rank, name) for rank in job.ranks))
     finally:
