@@ -63,9 +63,19 @@ def test_later_steps_win():
     assert (found["TT_A"], found["TT_B"], found["TT_MESH_ID"]) == ("rank", "all", "9")
 
 
-def test_all_ranks_share_the_kernel_cache_of_the_shell():
-    assert "TT_METAL_CACHE" not in environment(environ={"HOME": "/home/me"})
-    assert environment(environ={"TT_METAL_CACHE": "/fast"})["TT_METAL_CACHE"] == "/fast"
+def test_each_rank_keeps_kernels_in_a_folder_of_its_own_unless_the_user_names_one(tmp_path):
+    found = [environment(RankBinding(rank, 0), environ={"HOME": str(tmp_path)})["TT_METAL_CACHE"] for rank in range(3)]
+    assert found == [str(tmp_path / ".cache" / f"tt_metal_rank_{rank}") for rank in range(3)]
+    assert list(tmp_path.iterdir()) == []  # whoever uses it first makes it
+    elsewhere = {"HOME": "/home/me", "XDG_CACHE_HOME": "/fast/cache"}
+    assert environment(environ=elsewhere)["TT_METAL_CACHE"] == "/fast/cache/tt_metal_rank_0"
+    for wins in ({"TT_METAL_CACHE": "/fast"}, {"TT_METAL_CACHE": "/fast", "HOME": "/home/me"}):
+        assert environment(environ=wins)["TT_METAL_CACHE"] == "/fast"
+    assert "TT_METAL_CACHE" not in environment()  # without a HOME there is no cache of the user
+    shared = SharedEnvironment(environ={"HOME": "/home/me"}, launch_directory=HERE)
+    plain = [plain_environment(rank, shared) for rank in range(2)]
+    assert [rank["TT_METAL_CACHE"][-6:] for rank in plain] == ["rank_0", "rank_1"]
+    assert list(inconsistent_variables(plain)) == []
 
 
 def test_mock_and_factory_descriptors_and_the_system_reach_the_rank():

@@ -38,7 +38,8 @@ _OF_THE_JOB = {
     REPORTS,
 }
 NEVER_INHERITED = frozenset(_OF_BINDINGS | _OF_THE_JOB)
-_OWN_TO_EACH_RANK = _OF_BINDINGS | {"TT_METAL_LOGS_PATH", "TT_METAL_PROFILER_DIR"}
+CACHE = "TT_METAL_CACHE"
+_OWN_TO_EACH_RANK = _OF_BINDINGS | {CACHE, "TT_METAL_LOGS_PATH", "TT_METAL_PROFILER_DIR"}
 _SUBCONTEXT = "TT_RUN_SUBCONTEXT_ID"
 _TTNN_NAME = Path(__file__).parent / "ttnn_name"
 
@@ -102,7 +103,19 @@ def _common(rank: int, shared: SharedEnvironment) -> dict[str, str]:
         "LD_LIBRARY_PATH": environ.get("LD_LIBRARY_PATH", os.path.join(here, "build", "lib")),
         "TT_RUN_ORIGINAL_CWD": here,
         "TT_RUN_RANK": str(rank),
+        **_cache(rank, environ),
     }
+
+
+def _cache(rank: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where a rank keeps compiled kernels: a folder of its own, which is made by whoever uses it first.
+
+    A user's own value is passed on, one for all ranks.
+    """
+    if environ.get(CACHE):
+        return {CACHE: environ[CACHE]}
+    folder = environ.get("XDG_CACHE_HOME") or (os.path.join(environ["HOME"], ".cache") if environ.get("HOME") else "")
+    return {CACHE: os.path.join(folder, f"tt_metal_rank_{rank}")} if os.path.isabs(folder) else {}
 
 
 def with_ttnn(path: str, environ: Mapping[str, str]) -> str:
