@@ -17,11 +17,13 @@ from types import ModuleType
 from typing import Any
 
 from softmesh import epoch
+from softmesh.agreed_variables import agreed
 from softmesh.arguments import checked, described
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning, did_you_mean
 from softmesh.input_files.text_files import checked_path, read_text
 from softmesh.terminal_text import readable
 
+_PATH, _OVERRIDES = agreed("TTNN_CONFIG_PATH"), agreed("TTNN_CONFIG_OVERRIDES")
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]
 
@@ -237,13 +239,13 @@ def save_config_to_json_file(json_path: str | os.PathLike[str]) -> None:
 
 def environment_path() -> Path | None:
     """`ttnn.CONFIG_PATH`: the file that TTNN_CONFIG_PATH names."""
-    path = os.environ.get("TTNN_CONFIG_PATH")
+    path = os.environ.get(_PATH)
     return Path(path) if path else None
 
 
 def environment_overrides() -> str | None:
     """`ttnn.CONFIG_OVERRIDES`: the JSON of TTNN_CONFIG_OVERRIDES."""
-    return os.environ.get("TTNN_CONFIG_OVERRIDES") or None
+    return os.environ.get(_OVERRIDES) or None
 
 
 def load_environment() -> None:
@@ -255,7 +257,7 @@ def load_environment() -> None:
     elif path is not None:
         CONFIG.save_to_file(path)
     if overrides is not None:
-        CONFIG.apply_json_overrides(overrides, source="TTNN_CONFIG_OVERRIDES")
+        CONFIG.apply_json_overrides(overrides, source=_OVERRIDES)
 
 
 class ConfigHolder(ModuleType):

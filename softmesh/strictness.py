@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from softmesh.agreed_variables import agreed
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
 DOUBT_HEARERS: list[Callable[[str, type[SoftmeshWarning]], None]] = []  # told of doubts in every mode
+STRICT = agreed("SOFTMESH_STRICT")
 LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
 
 
@@ -36,7 +38,7 @@ def is_lenient() -> bool:
 
 
 def is_strict() -> bool:
-    return os.environ.get("SOFTMESH_STRICT", "0") not in ("", "0")
+    return os.environ.get(STRICT, "0") not in ("", "0")
 
 
 def warn_or_raise(

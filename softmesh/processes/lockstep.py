@@ -271,8 +271,8 @@ def _difference_text(number: int, entries: Mapping[int, Entry | None], maybe_old
             f"differs{older}",
             *(f"  {_ranks(ranks)} {_called(entries[ranks[0]])}" for ranks in groups),
             "  remedy: all ranks of a mesh make the same calls in the same order, on the same tensors; look for a "
-            "branch that depends on the rank, for the order of a set, or for memory that one rank allocates or frees "
-            "at another time",
+            "branch that depends on the rank, for the order of a set, for values that each rank draws or shuffles by "
+            "a seed of its own, or for memory that one rank allocates or frees at another time",
         ]
     )
     return LockstepError(message, odd, number, len(together[usual]))

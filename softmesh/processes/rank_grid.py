@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import json
 import math
 import os
 import sys
@@ -11,6 +12,7 @@ from itertools import product
 
 import torch
 
+from softmesh.agreed_variables import agreed_values, difference
 from softmesh.errors import MeshError
 from softmesh.placement.placements import Placement, Replicate
 from softmesh.processes.call_board import CallBoard
@@ -44,6 +46,7 @@ class RankGrid:
         self.context = context
         self.hosts = hosts
         self.at = _place(context.rank, hosts)
+        _check_environment(context)
         self.calls = lockstep_of(context)
         split = tuple(axis for axis, n in enumerate(hosts) if n > 1)
         self._groups: dict[tuple[int, ...], RankGroup] = {split: RankGroup(context, self.calls)}
@@ -135,6 +138,18 @@ class RankGrid:
 
     def barrier(self, op: str) -> None:
         self.calls.compare(op)
+
+
+def _check_environment(context: DistributedContext) -> None:
+    """Refuse, on all ranks, variables that let each run its program in another way."""
+    told = context.allgather_bytes(json.dumps(agreed_values()).encode(), op=_OPENING)
+    differs = difference(context.group.ranks, [json.loads(bytes(own)) for own in told])
+    if differs is not None:
+        raise MeshError(
+            f"The ranks of one mesh have different environments: {differs}. Each would run the program in another "
+            "way. Set it alike for all of them, in the shell or with global_env of the rank bindings, before the mesh "
+            "is opened."
+        )
 
 
 # By their ranks in the world: the board of a mesh serves the next one that the same processes open.

@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from softmesh.agreed_variables import agreed
 from softmesh.errors import MeshError
 from softmesh.processes.lockstep import described
 from softmesh.runtime.commands import Command, attach
 
 if TYPE_CHECKING:
+    from softmesh.placement.placements import Placement
     from softmesh.processes.rank_grid import RankGrid
     from softmesh.runtime.command_tensor import CommandTensor
+    from softmesh.runtime.device import MeshDevice
 
-VARIABLE = "SOFTMESH_LOCKSTEP"
+VARIABLE = agreed("SOFTMESH_LOCKSTEP")
 _PLAIN = (bool, int, float, str, Enum)
 _VALUES = ("softmesh.hardware", "softmesh.cores", "softmesh.mesh")  # configurations, core ranges, coordinates
 
@@ -71,6 +74,10 @@ def plain_arguments(arguments: Mapping[str, object]) -> Iterator[str]:
 def _digest(tensor: CommandTensor) -> int:
     data = tensor.storage.data
     assert data is not None
+    return _digest_of(data)
+
+
+def _digest_of(data: torch.Tensor) -> int:
     return zlib.crc32(data.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
 
 
@@ -92,6 +99,15 @@ def _compared(ranks: RankGrid, written: Sequence[CommandTensor]) -> Iterator[str
         its = ranks.context.allgather_int(own, op="lockstep check")[first]
         unlike = f" {own:08x}, unlike {its:08x} of rank {ranks.context.group.ranks[first]}" if own != its else ""
         yield f"replicated values{unlike}"
+
+
+def note_whole(mesh: MeshDevice, data: torch.Tensor, placements: Sequence[Placement]) -> None:
+    """Compare all of what the host has before it is split over processes: each keeps another part of it."""
+    ranks = mesh.ranks
+    if _is_attached and ranks is not None and not ranks.share(placements):
+        whole = f"all values of the host {_digest_of(data):08x}"
+        ranks.calls.note(described("split_over_ranks", [whole], mesh.told_place))
+        ranks.calls.check()
 
 
 _CHECK = LockstepCheck()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from softmesh.agreed_variables import agreed
 from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning, did_you_mean
 from softmesh.strictness import warn_or_raise
 
@@ -20,8 +21,8 @@ _Made = TypeVar("_Made")
 
 ELASTIC = "elastic"
 
-SYSTEM = "SOFTMESH_SYSTEM"
-DOWN = "SOFTMESH_DOWN"
+SYSTEM = agreed("SOFTMESH_SYSTEM")
+DOWN = agreed("SOFTMESH_DOWN")
 MOCK_DESCRIPTOR = "TT_METAL_MOCK_CLUSTER_DESC_PATH"
 VISIBLE = "TT_VISIBLE_DEVICES"
 # Set by the launcher: the mock descriptors of all hosts of the job, and this process's own host where it has a name.

@@ -15,6 +15,7 @@ from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import LOCAL, Partial
+from softmesh.runtime import lockstep_check
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.cuda_streams import on_queue
@@ -74,7 +75,10 @@ def _check_own_part(host: Tensor, device: MeshDevice) -> None:
 
 def _own_part(data: torch.Tensor, dist: Distribution, device: MeshDevice) -> tuple[torch.Tensor, Distribution]:
     """What this process keeps of a tensor on the whole mesh."""
-    return (data, dist) if device.block is None else device.block.own_part(*along_the_mesh(data, dist))
+    if device.block is None:
+        return data, dist
+    lockstep_check.note_whole(device, data, dist.placements)
+    return device.block.own_part(*along_the_mesh(data, dist))
 
 
 def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:

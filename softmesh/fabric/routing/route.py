@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from softmesh.fabric.mesh_binding import PASS_THROUGH
 from softmesh.fabric.mesh_graph import Node
 from softmesh.fabric.routing.tables import NOWHERE, direction_table
 from softmesh.hardware import RoutingDirection
@@ -70,9 +71,6 @@ class Route:
 
 
 # Why no route leads from one chip to another, in words: the fabric's reach, or a link that is gone.
-
-
-PASS_THROUGH = "TT_METAL_ENABLE_FABRIC_MESH_PASS_THROUGH"
 
 
 def why_unreachable(network: Network, src: Node, dst: Node) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from softmesh.agreed_variables import agreed
 from softmesh.errors import ArgumentValueError, did_you_mean
 from softmesh.runtime.memory.allocations import Allocation, Statistics
 from softmesh.runtime.memory.memory_map import Region
 
-VARIABLE = "SOFTMESH_MEMORY"
+VARIABLE = agreed("SOFTMESH_MEMORY", default="enforce")
 
 
 class MemoryPolicy(Enum):

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from softmesh.agreed_variables import agreed
 from softmesh.errors import ArgumentValueError
 from softmesh.runtime.commands import attach, detach
 from softmesh.runtime.memory.allocations import Span
@@ -245,7 +246,7 @@ _ACTS: dict[str, Callable[[Sanitizer, Command, MeshDevice], None]] = {
 # Switching it on and off: for a block, for a process, for a run of pytest.
 
 
-VARIABLE = "SOFTMESH_SANITIZE"
+VARIABLE = agreed("SOFTMESH_SANITIZE")
 
 
 class _Switch:

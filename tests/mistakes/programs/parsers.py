@@ -4,6 +4,7 @@ from catalogue import Told, mistake, right
 
 import softmesh as ttnn
 from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.light_metal.binary_format import packed
 
 RAW = "An error of the parser, of a missing key or of recursion, with no word of which text it was."
 TEXTS = [
@@ -138,3 +139,39 @@ def a_descriptor_that_is_not_there(folder):
 def a_descriptor_that_is_no_text(folder):
     (folder / "mesh.textproto").write_bytes(bytes(range(128, 256)))
     load_mesh_graph(folder / "mesh.textproto")
+
+
+def stranger(*calls):
+    """A recorded program as somebody else may have written it, with checksums that are right."""
+    return packed({"mesh": None, "calls": list(calls)}, [])
+
+
+ZEROS = {"name": "zeros", "args": {"list": [{"list": [32, 32]}]}, "kwargs": {"dict": {}}, "made": [1]}
+
+
+@mistake(
+    Told.REMARK,
+    "calls ttnn.dump_tensor, which takes a path or free text",
+    symptom="The weights of another model are written over.",
+    mend="Replay what you recorded yourself.",
+)
+def a_recorded_program_that_writes_a_file(folder):
+    path = {"list": [str(folder / "weights.tensorbin"), {"tensor": 1}]}
+    dump = {"name": "dump_tensor", "args": path, "kwargs": {"dict": {}}, "made": []}
+    ttnn.LightMetalReplay.create(stranger(ZEROS, dump)).run()
+
+
+@mistake(
+    Told.ERROR,
+    "LightMetalReplay: the table of calls cannot be read",
+    symptom=RAW,
+    mend="Record the program anew.",
+)
+def a_recorded_program_whose_calls_made_nothing_known():
+    ttnn.LightMetalReplay.create(stranger({**ZEROS, "made": "1"}))
+
+
+@right
+def a_recorded_program_that_computes():
+    read = {"name": "to_torch", "args": {"list": [{"tensor": 1}]}, "kwargs": {"dict": {}}, "made": []}
+    assert ttnn.LightMetalReplay.create(stranger(ZEROS, read)).run()

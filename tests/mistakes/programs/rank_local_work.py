@@ -119,14 +119,76 @@ def inputs_that_are_written_over_differ(mesh, rank):
     ttnn.copy_host_to_device_tensor(ttnn.from_torch(new, layout=TILES, mesh_mapper=ttnn.ReplicateTensorToMesh(mesh)), x)
 
 
+DATA = (
+    "Some rows are worked on twice and others never: the loss looks well, and the model learns from part of the data."
+)
+ONE_ORDER = "One seed on all ranks for what is split between them, or shuffle on one and broadcast the order."
+
+
+def split(mesh, values, dim=0):
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=dim)
+    return ttnn.from_torch(values, layout=TILES, device=mesh, mesh_mapper=mapper)
+
+
+@mistake(Told.LOCKSTEP, OTHER, "all values of the host", symptom=DATA, mend=ONE_ORDER)
+def a_batch_is_shuffled_by_a_seed_of_each_rank(mesh, rank):
+    order = torch.randperm(8 * 32, generator=torch.Generator().manual_seed(rank))
+    split(mesh, torch.arange(8.0 * 32)[order].reshape(8, 32))
+
+
+@mistake(Told.LOCKSTEP, OTHER, "all values of the host", symptom=DATA, mend=ONE_ORDER)
+def another_batch_of_the_data_on_one_rank(mesh, rank):
+    data = torch.arange(16.0 * 32).reshape(16, 32)
+    x = split(mesh, data[:8])
+    batch = ttnn.from_torch(data[8 * rank :][:8], layout=TILES, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
+    ttnn.copy_host_to_device_tensor(batch, x)
+
+
+@mistake(
+    Told.LOCKSTEP,
+    OTHER,
+    "all values of the host",
+    symptom="The weight that is put together of all parts is none that anybody drew or saved.",
+    mend="torch.manual_seed with one number on all ranks, or one file.",
+)
+def split_weights_of_another_seed(mesh, rank):
+    torch.manual_seed(rank)
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=1)
+    ttnn.to_device(ttnn.from_torch(torch.rand(32, 256), layout=TILES, mesh_mapper=mapper), mesh)
+
+
+@right
+def a_batch_is_shuffled_by_one_seed(mesh, rank):
+    order = torch.randperm(8 * 32, generator=torch.Generator().manual_seed(5))
+    x = split(mesh, torch.arange(8.0 * 32)[order].reshape(8, 32))
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(6))
+    values = torch.arange(8.0 * 32).reshape(8, 32)[order]
+    batch = ttnn.from_torch(values, layout=TILES, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
+    ttnn.copy_host_to_device_tensor(batch, x)
+
+
+@right
+def split_weights_of_one_seed(mesh, rank):
+    torch.manual_seed(7)
+    split(mesh, torch.rand(32, 256), dim=1)
+    torch.manual_seed(rank)  # what a rank draws for itself afterwards is its own affair
+    torch.rand(3)
+
+
 @right
 def weights_of_one_seed(mesh, rank):
     torch.manual_seed(0)
     copies(mesh, torch.rand(32, 32))
 
 
-@right
-def each_rank_has_inputs_of_its_own(mesh, rank):
+@mistake(
+    Told.LOCKSTEP,
+    OTHER,
+    "all values of the host",
+    symptom="The same program in one process, or over other ranks, has other inputs.",
+    mend="Hand all of the values to every rank; one that can load its own part alone runs without SOFTMESH_LOCKSTEP.",
+)
+def each_rank_makes_up_all_inputs(mesh, rank):
     ttnn.all_gather(put(mesh, 1.0 + rank), 1, cluster_axis=1)
 
 

@@ -1,5 +1,6 @@
 """Ranks of one mesh that do not make the same calls."""
 
+import os
 import threading
 import time
 from contextlib import suppress
@@ -374,7 +375,7 @@ def one_rank_works_on_devices_of_its_own(mesh, rank):
 @right
 def ranks_hold_other_values(mesh, rank):
     mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
-    x = ttnn.from_torch(torch.full((32, 128), 1.0 + rank), layout=TILES, device=mesh, mesh_mapper=mapper)
+    x = ttnn.from_torch(torch.arange(32.0 * 128).reshape(32, 128), layout=TILES, device=mesh, mesh_mapper=mapper)
     ttnn.all_gather(x, 1, cluster_axis=1)
 
 
@@ -684,3 +685,25 @@ def many_sums(mesh, rank):
     for _ in range(300):
         ttnn.all_reduce(x, cluster_axis=1)
     ttnn.all_gather(put(mesh), 1, cluster_axis=1)
+
+
+@mistake(
+    Told.REPORT,
+    "rank 1 raised MeshError: this process has closed descriptors that it had not opened",
+    symptom="The job never ends: MPI waits for an answer of mpirun.",
+    mend="Close what the program opened, and nothing else.",
+)
+def descriptors_are_closed_that_others_opened(mesh, rank):
+    if rank == 1:
+        os.closerange(3, 4096)
+
+
+@mistake(
+    Told.REPORT,
+    "The ranks of one mesh have different environments: SOFTMESH_STRICT is unset on rank 0, '1' on rank 1",
+    symptom="One rank stops where the others go on, or each works on another machine.",
+    mend="Set such variables for all ranks: in the shell, or in global_env of the rank bindings.",
+)
+def strict_on_one_rank_alone(rank):
+    os.environ.update({"SOFTMESH_STRICT": "1"} if rank else {})
+    ttnn.open_mesh_device(ttnn.MeshShape(2, 4))

@@ -61,17 +61,16 @@ def rows_that_do_different_work(mesh, corner):
 @mistake(
     Told.LOCKSTEP,
     OTHER,
-    "replicated values",
-    "of rank 0",
+    "all values of the host",
     symptom=APART,
-    mend="Load what rows share from one source; only what is split along an axis may differ along it.",
+    mend="Load all of it from one source on every rank: each keeps its own part.",
 )
 def other_weights_in_the_second_row(mesh, corner):
     put(mesh, value=1.0 + corner // 2)
 
 
 @right
-def weights_that_differ_along_the_axis_of_their_split(mesh, corner):
-    put(mesh, value=1.0 + corner % 2)
-    put(mesh, value=1.0 + corner // 2, dims=(0, None))
-    put(mesh, value=1.0 + corner, dims=(0, 1))
+def weights_of_one_source_that_are_split_in_three_ways(mesh, corner):
+    put(mesh)
+    put(mesh, dims=(0, None))
+    put(mesh, dims=(0, 1))

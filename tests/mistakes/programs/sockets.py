@@ -1,5 +1,7 @@
 """Sockets: ends that do not fit, and FIFOs that do not fit the memory."""
 
+import os
+
 import torch
 from catalogue import Told, mistake, right
 
@@ -307,3 +309,20 @@ def a_trace_that_sends_and_one_that_receives():
         ttnn.execute_trace(here, sending, cq_id=0, blocking=False)
         ttnn.execute_trace(there, receiving, cq_id=0, blocking=False)
         assert ttnn.to_torch(ttnn.get_device_tensors(got)[0])[0, 0] == value
+
+
+@mistake(
+    Told.ERROR,
+    "cannot be shared: other users may open it (mode 666)",
+    symptom="Another user of the host reads what is sent, or feeds what is received.",
+    mend="Choose a name that nobody can guess, or remove the file.",
+)
+def a_socket_in_memory_that_every_user_can_open():
+    path = f"/dev/shm/softmesh_socket_mistakes{os.getpid()}"
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+    try:
+        os.fchmod(handle, 0o666)
+        ttnn.H2DSocket.connect(f"mistakes{os.getpid()}", timeout_ms=1)
+    finally:
+        os.close(handle)
+        os.unlink(path)
