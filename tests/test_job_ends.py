@@ -120,7 +120,7 @@ def runs(pid: int) -> bool:
 )
 def test_a_process_that_a_rank_left_behind_is_named_and_ended(tmp_path, how, command):
     job = ending(tmp_path, how, SOFTMESH_TIMEOUT="3")
-    told = r"softmesh: all ranks have ended their programs, and mpirun \(process \d+\) has not since 3 s"
+    told = r"softmesh: all ranks have ended their programs, and mpirun \(process \d+\) has not within 3 s"
     assert re.search(told, job.output), job.output
     found = re.search(r"^  rank 1 left process \d+ behind, which is ended now: (.*)", job.output, re.MULTILINE)
     assert found is not None, job.output

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from softmesh.processes.hang_verdict import Doing, explained
+from softmesh.processes.hang_verdict import Doing, RankState, explained
 from softmesh.processes.job_state import JobState
-from softmesh.processes.launcher import mpirun_arguments
+from softmesh.processes.launcher import mpirun_arguments, standstill
 from softmesh.processes.launcher.console import LaunchError
 from softmesh.processes.launcher.memory_kills import MemoryKills
 from softmesh.processes.launcher.mpirun_arguments import check_hosts_are_found
+from softmesh.processes.launcher.standstill import Standstill
 from softmesh.processes.launcher.tt_run import tt_run
 
 
@@ -122,3 +126,28 @@ def test_a_rank_that_is_stopped_is_told_so_when_others_wait_for_it():
     found = job.decide(20.0)
     assert found is not None
     assert "rank 1 stopped by a signal (SIGSTOP) or a debugger" in explained(found)
+
+
+class Finished:
+    """What ranks that have ended reported: rank 0 of this process, which runs on."""
+
+    address = "127.0.0.1:9#a-token-that-nobody-has"
+
+    @staticmethod
+    def ranks() -> dict[int, tuple[RankState, int]]:
+        return {0: (RankState(Doing.FINISHED), os.getpid())}
+
+
+def test_a_process_that_computes_after_its_rank_has_ended_is_given_longer(monkeypatch):
+    clock, ticks = count(10), count()
+    monkeypatch.setattr(standstill, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    busy = standstill._Process("S", 1, 1, 0)
+    monkeypatch.setattr(standstill, "_process", lambda process: busy._replace(ticks=next(ticks)))
+    watch = Standstill(Finished, [os.getpid()], 3.0, is_local=False)
+    looks = next(number for number in range(100) if watch.report() is not None)
+    assert looks == 30
+    monkeypatch.setattr(standstill, "_process", lambda process: busy)
+    watch = Standstill(Finished, [os.getpid()], 3.0, is_local=False)
+    told = next(told for told in (watch.report() for _ in range(100)) if told is not None)
+    assert "has not within 3 s, in which nothing of the job was at work" in told
+    assert f"rank 0 has ended its program, and its process {os.getpid()} runs on" in told

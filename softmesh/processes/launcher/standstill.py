@@ -21,6 +21,7 @@ from softmesh.terminal_text import printable
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_AWAY = 5.0  # the launcher was stopped itself: nothing is known of that time
+_PATIENCE_WITH_WORK = 10  # times as long as for a process that does nothing
 _LONGEST_COMMAND = 120
 _MOST_NAMED = 10
 _RANK = "OMPI_COMM_WORLD_RANK="
@@ -31,6 +32,7 @@ class _Process(NamedTuple):
     state: str
     parent: int
     group: int
+    ticks: int
 
 
 class Standstill:
@@ -44,6 +46,7 @@ class Standstill:
         self._seconds, self._is_local = seconds, is_local
         self._since: dict[object, float] = {}
         self._looked = 0.0
+        self._ticks: dict[int, int] = {}  # of the clock that processes have used, once all ranks have ended
         self._has_begun = False  # mpirun has started something
 
     def report(self) -> str | None:
@@ -63,13 +66,26 @@ class Standstill:
                     "  remedy: look for what stopped it, a SIGSTOP or a debugger, and let it go on: "
                     f"kill -CONT {process}"
                 )
-        return self._ended_ranks(mpirun) if self._lasts("ended", self._have_ranks_ended(mpirun), now) else None
+        have_ended = self._have_ranks_ended(mpirun)
+        if self._lasts("idle", have_ended and not self._is_at_work(mpirun), now):
+            return self._ended_ranks(mpirun, f"{self._seconds:.0f} s, in which nothing of the job was at work")
+        if self._lasts("at work", have_ended, now, _PATIENCE_WITH_WORK):
+            return self._ended_ranks(mpirun, f"{self._seconds * _PATIENCE_WITH_WORK:.0f} s")
+        return None
 
-    def _lasts(self, what: object, holds: bool, now: float) -> bool:
+    def _lasts(self, what: object, holds: bool, now: float, times: int = 1) -> bool:
         if not holds:
             self._since.pop(what, None)
             return False
-        return now - self._since.setdefault(what, now) >= self._seconds
+        return now - self._since.setdefault(what, now) >= self._seconds * times
+
+    def _is_at_work(self, mpirun: int) -> bool:
+        """True if a process that ranks left, or a rank's own, has computed since the last look: it may save a file."""
+        ranks = [process for _, process in self._explainer.ranks().values() if process]
+        left = [process for _, process, _ in self._left_behind(mpirun)]
+        ticks = {process: found.ticks for process in (*ranks, *left) if (found := _process(process)) is not None}
+        before, self._ticks = self._ticks, ticks
+        return any(count > before.get(process, count) for process, count in ticks.items())
 
     def _have_ranks_ended(self, mpirun: int) -> bool:
         has_children = bool(_children_of(mpirun))
@@ -79,10 +95,9 @@ class Standstill:
         ranks = self._explainer.ranks().values()
         return all(state.doing is Doing.FINISHED or (process and not _runs(process)) for state, process in ranks)
 
-    def _ended_ranks(self, mpirun: int) -> str:
+    def _ended_ranks(self, mpirun: int, time_given: str) -> str:
         lines = [
-            f"softmesh: all ranks have ended their programs, and mpirun (process {mpirun}) has not since "
-            f"{self._seconds:.0f} s"
+            f"softmesh: all ranks have ended their programs, and mpirun (process {mpirun}) has not within {time_given}"
         ]
         remedy = "look at what the processes above wait for, for example with py-spy dump --pid"
         for rank, (state, process) in self._explainer.ranks().items():
@@ -130,8 +145,8 @@ def _process(process: int) -> _Process | None:
         text = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return None
-    state, parent, group = text.rpartition(")")[2].split()[:3]
-    return _Process(state, int(parent), int(group))
+    fields = text.rpartition(")")[2].split()
+    return _Process(fields[0], int(fields[1]), int(fields[2]), int(fields[11]) + int(fields[12]))
 
 
 def _runs(process: int) -> bool:
