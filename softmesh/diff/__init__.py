@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from softmesh.diff.comparing import assert_same, compare
 from softmesh.diff.comparison import Comparison
-from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
+from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Reason, Verdict
 
-__all__ = ["Cause", "Comparison", "Divergence", "Figures", "OpDifference", "Verdict", "assert_same", "compare"]
+__all__ = [
+    "Cause",
+    "Comparison",
+    "Divergence",
+    "Figures",
+    "OpDifference",
+    "Reason",
+    "Verdict",
+    "assert_same",
+    "compare",
+]

@@ -32,21 +32,29 @@ _NORMS = ("rms_norm", "layer_norm")
 
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     """For entries of one run, those of the other that are the same op."""
-    sends = {entry.name for entry in theirs.entries if entry.sends}
-    own = (one for one in _results(mine) if not one.sends or _unified(one) or one.name in sends)
+    others = _comparable(theirs, mine)
+    sends = {entry.name for entry in others if entry.sends}
+    own = (one for one in _results(_comparable(mine, theirs)) if not one.sends or _unified(one) or one.name in sends)
     ours = [one for one in own if one.gradient_of is None]
-    lines = {_line(entry) for entry in theirs.entries}
+    lines = {_line(entry) for entry in others}
     shared = sum(_line(entry) in lines for entry in ours)
-    first: Key = _called_alike(ours, theirs.entries) if 2 * shared > len(ours) else _name
-    pairs = _matched(ours, theirs.entries, first)
+    first: Key = _called_alike(ours, others) if 2 * shared > len(ours) else _name
+    pairs = _matched(ours, others, first)
     _add_biases_later(mine.entries, theirs.entries, pairs)
-    return _filled(ours, theirs.entries, pairs)
+    return _filled(ours, theirs.entries, pairs, {one.number for one in theirs.entries} - {one.number for one in others})
 
 
-def _results(run: Recording) -> Iterator[Entry]:
+def _comparable(run: Recording, other: Recording) -> list[Entry]:
+    """Without what was recorded into a trace where the other run has none: its replays are what counts."""
+    if any(one.is_captured for one in other.entries):
+        return run.entries
+    return [one for one in run.entries if not one.is_captured]
+
+
+def _results(entries: Sequence[Entry]) -> Iterator[Entry]:
     """The ops, and of those that a unified op calls the last one: its result."""
-    for at, entry in enumerate(run.entries):
-        after = run.entries[at + 1] if at + 1 < len(run.entries) else None
+    for at, entry in enumerate(entries):
+        after = entries[at + 1] if at + 1 < len(entries) else None
         if not _unified(entry) or after is None or (_unified(after), after.site) != (_unified(entry), entry.site):
             yield entry
 
@@ -161,9 +169,11 @@ def _read_together(entries: Sequence[Entry], key: Key) -> list[list[Entry]]:
     return found
 
 
-def _filled(ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int]) -> dict[int, int]:
+def _filled(
+    ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int], left_out: set[int]
+) -> dict[int, int]:
     """Between two pairs, ops of the same name and size that are as many on both sides are pairs too."""
-    taken = set(pairs.values())
+    taken = left_out | set(pairs.values())
     gaps: list[tuple[list[Entry], list[Entry]]] = [([], [])]
     position = 0
     for entry in ours:

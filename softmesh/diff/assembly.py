@@ -55,6 +55,26 @@ def value_of(run: Recording, what: Stored | Operand) -> Value | None:
     return Value(*along_the_mesh(data, what.dist))
 
 
+def own_axes(*values: Value) -> tuple[int, ...]:
+    """The mesh axes along which each device holds something of its own."""
+    return tuple(sorted({axis for value in values for axis, word in enumerate(value.words) if word is LOCAL}))
+
+
+def by_device(value: Value, axes: tuple[int, ...]) -> Value:
+    """The same with a leading dim for each of these mesh axes, along which the devices are told apart."""
+    dist, local = value.dist, value.data.shape[value.dist.lead :]
+    lead = [n if axis in axes else m for axis, (n, m) in enumerate(zip(dist.grid, value.data.shape, strict=False))]
+    data = value.data.expand(*lead, *local).reshape(*lead, *(1 for _ in axes), *local)
+    words = [_moved(word, axes, axis, len(local)) for axis, word in enumerate(dist.placements)]
+    return Value(data, dist.with_placements(tuple(words)))
+
+
+def _moved(word: Placement, axes: tuple[int, ...], axis: int, rank: int) -> Placement:
+    if axis in axes:
+        return Shard(axes.index(axis))
+    return Shard(word.dim % rank + len(axes), word.size) if isinstance(word, Shard) else word
+
+
 def whole_of(run: Recording, what: Stored | Operand) -> torch.Tensor | None:
     """The one tensor; None where there is no such thing."""
     value = value_of(run, what)
@@ -98,7 +118,11 @@ def readings(value: Value, expected: torch.Tensor) -> Iterator[Value]:
 
 def like(expected: torch.Tensor, value: Value) -> torch.Tensor:
     """The reference with as many dims as the value has, where those that differ have one element."""
-    wanted = value.data.dim() - value.dist.lead
+    return of_rank(expected, value.data.dim() - value.dist.lead)
+
+
+def of_rank(expected: torch.Tensor, wanted: int) -> torch.Tensor:
+    """The same with so many dims, where those that differ have one element."""
     while expected.dim() > wanted and expected.shape[0] == 1:
         expected = expected[0]
     while expected.dim() < wanted:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from softmesh.diff.alignment import same_op
-from softmesh.diff.assembly import measured, value_of, whole_of, whole_shape
+from softmesh.diff.assembly import measured, whole_of, whole_shape
 from softmesh.diff.causes_by_value import multiple, offset, other_argument, reordered, transposed
 from softmesh.diff.explained_case import CLOSE, Case, Finding
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
-from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.judged import Expected, Judged
+from softmesh.diff.judgement import Judgement
+from softmesh.diff.piece_reads import unread_text
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
@@ -45,6 +47,11 @@ def _undefined(case: Case) -> Finding | None:
     return Finding(Cause.UNDEFINED, "it holds NaN or infinite values, and the reference's are finite.")
 
 
+def _copies_for_shares(case: Case) -> Finding | None:
+    found = unread_text(case.judged) if case.entry.name in READS else ""
+    return Finding(Cause.OTHER_INPUT, found) if found else None
+
+
 def _coarse(case: Case) -> Finding | None:
     judged = case.judged
     if judged.expected is None or judged.measure is None:
@@ -53,7 +60,7 @@ def _coarse(case: Case) -> Finding | None:
     if not unit(ours) > 2 * unit(theirs) > 0 or judged.severity > 2 * unit(ours):
         return None
     return Finding(
-        Cause.LOST_PRECISION, f"its result is {_short(ours)} where the reference's is {_short(theirs)}: rounding to it."
+        Cause.LOST_PRECISION, f"its result is {short(ours)} where the reference's is {short(theirs)}: rounding to it."
     )
 
 
@@ -188,10 +195,10 @@ def _other_input(case: Case) -> Finding | None:
         )
     count = len(partner.inputs) if partner.name == case.entry.name else 1  # the others stand in another order
     for at, (mine, yours) in enumerate(zip(case.entry.inputs[:count], partner.inputs, strict=False)):
-        value, should = value_of(judgement.mine, mine), whole_of(judgement.theirs, yours)
-        if value is None or should is None:
+        side = judgement.sides.laid(mine, Expected(judgement.theirs.store.values[yours.value], partner))
+        if side is None:
             continue
-        off = measured(value, should, None)
+        off = measured(side.value, side.expected, None)
         if off is None or off.severity > min(max(4 * case.judged.band, 1e-5), CLOSE, 2 * case.room):
             found = _read_instead(judgement, at, mine.value, yours.value)
             if found is not None:
@@ -367,12 +374,13 @@ def _words(words: tuple[Placement, ...]) -> str:
     return ", ".join(f"axis {axis}: {word!r}" for axis, word in enumerate(words))
 
 
-def _short(dtype: object) -> str:
+def short(dtype: object) -> str:
     return str(getattr(dtype, "name", dtype)).lower()
 
 
 _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     _undefined,
+    _copies_for_shares,
     _coarse,
     _of_training,
     _wrong_collective,

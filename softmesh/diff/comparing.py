@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, is_ours
-from softmesh.diff.causes import explained
+from softmesh.diff.allowance import Allowance, Allowed
+from softmesh.diff.causes import explained, short
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.entries import Entry
 from softmesh.diff.explained_case import Case
-from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.judged import Judged
+from softmesh.diff.judgement import Judgement
 from softmesh.diff.orders import out_of_order
-from softmesh.diff.recording import Recording, recorded
+from softmesh.diff.recording import READS, Recording, recorded
 from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
 from softmesh.diff.tolerances import Tolerances
+from softmesh.diff.which_side import against_float32
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 
@@ -32,27 +36,39 @@ def compare(
     *,
     names: dict[str, str] | None = None,
     tolerance: float | None = None,
+    allow_uncompared: Allowed = 0,
 ) -> Comparison:
     """Run both, and tell the first op of `program` whose value is not the reference's, and why.
 
     Both are functions without arguments, each of which opens and closes its own mesh; or, with `inputs`, a model
     of ttnn and a torch module that take these, matched by the names of their modules (`names` where they differ).
-    `tolerance` is a relative error, in place of those that follow from dtypes.
+    `tolerance` is a relative error, in place of those that follow from dtypes. `allow_uncompared`: how many ops may
+    stay uncompared, or for which reasons (`softmesh.diff.Reason`), for the two to agree.
     """
     _check(program, reference, names, tolerance)
+    allowance = Allowance.of(allow_uncompared)
     if inputs is not None or isinstance(reference, torch.nn.Module):
         from softmesh.diff.torch_modules import compare_modules
 
-        return compare_modules(program, reference, inputs, names or {}, tolerance, compared)
+        found = compare_modules(program, reference, inputs, names or {}, tolerance, compared)
+        return replace(found, allowance=allowance)
     theirs = recorded(reference, is_reference=True)
     if theirs.error is not None:
         raise MeshError(f"compare: the reference raised {_raised(theirs.error)}.") from theirs.error
-    return compared(recorded(program, twin=theirs), theirs, tolerance=tolerance)
+    return replace(compared(recorded(program, twin=theirs), theirs, tolerance=tolerance), allowance=allowance)
 
 
-def assert_same(program: Callable[..., object], reference: Callable[..., object], **options: Any) -> None:
-    """For tests: an AssertionError with the whole report where `compare` finds a divergence."""
-    found = compare(program, reference, **options)
+def assert_same(
+    program: Callable[..., object],
+    reference: Callable[..., object],
+    inputs: Any = None,
+    *,
+    names: dict[str, str] | None = None,
+    tolerance: float | None = None,
+    allow_uncompared: Allowed = 0,
+) -> None:
+    """Raise an AssertionError with the whole report where `compare` finds a divergence, or ops it cannot compare."""
+    found = compare(program, reference, inputs, names=names, tolerance=tolerance, allow_uncompared=allow_uncompared)
     if not found.agrees:
         raise AssertionError(f"The program is not its reference.\n{found}")
 
@@ -115,7 +131,8 @@ def _raised(error: BaseException) -> str:
 def _lengths(judgement: Judgement) -> list[str]:
     """What only one of the programs has, collectives aside."""
     taken = set(judgement.pairs.values())
-    ours = [one for one in judgement.mine.entries if one.number not in judgement.pairs]
+    read = {one.entry.number for one in judgement.judged if one.entry.name in READS and one.measure is not None}
+    ours = [one for one in judgement.mine.entries if one.number not in judgement.pairs and one.number not in read]
     theirs = [one for one in judgement.theirs.entries if one.number not in taken]
     notes = []
     for side, entries in (("program", ours), ("reference", theirs)):
@@ -160,7 +177,9 @@ def _row(judged: Judged) -> OpDifference:
         () if measure is None else measure.errors,
         0.0 if judged.final_verdict in _NOT_OWN else max(0.0, judged.severity - judged.brought),
         tuple(output.shape[output.dist.lead :]),
-        str(output.dtype),
+        short(output.dtype),
+        judged.reason if judged.final_verdict is Verdict.NOT_COMPARED else None,
+        short(judged.expected.stored.dtype) if judged.verdict is Verdict.COARSER and judged.expected else "",
     )
 
 
@@ -186,6 +205,7 @@ def divergence(judgement: Judgement, judged: Judged) -> Divergence:
         finding.text,
         entry.module,
         entry.callers,
+        against_float32(judgement.sides, judged),
     )
 
 

@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from softmesh.diff.allowance import Allowance, uncompared_among, uncompared_text
 from softmesh.diff.comparison_database import write_database
 from softmesh.diff.judgement import Judgement
-from softmesh.diff.report_page import fragment, framed
+from softmesh.diff.report_page import Page, in_notebook, page_html
 from softmesh.diff.result import Divergence, OpDifference, Verdict
 from softmesh.diff.value_details import Detail, detail_of
 from softmesh.errors import MeshError
@@ -19,7 +20,7 @@ _SHOWN = 8  # ops that lose most precision, in a text
 
 @dataclass
 class Comparison:
-    """Two runs held against each other, op by op; false where something diverges."""
+    """Two runs held against each other, op by op; false where something diverges or could not be compared."""
 
     ops: list[OpDifference]
     first: Divergence | None
@@ -27,10 +28,24 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
     mesh: tuple[int, ...] = ()
     judgement: Judgement | None = field(default=None, repr=False)  # has the values, for pages
+    allowance: Allowance = field(default_factory=Allowance)
 
     @property
     def agrees(self) -> bool:
-        return self.first is None
+        """True if nothing diverges, and no more was left uncompared than is allowed."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """That of `softmesh diff`: 0 where the two are equal, 1 for a mistake, 3 where something was not compared."""
+        if self.first is not None:
+            return 1
+        return 3 if self.allowance.refuses(self.uncompared) else 0
+
+    @property
+    def uncompared(self) -> list[OpDifference]:
+        """The ops of the program that nothing of the reference could be held against."""
+        return uncompared_among(self.ops)
 
     def __bool__(self) -> bool:
         return self.agrees
@@ -46,22 +61,41 @@ class Comparison:
 
     def __str__(self) -> str:
         compared = self.compared
-        counted = f"{len(compared)} of {len(self.ops)} ops compared with {self.against}"
+        through = sum(one.verdict is Verdict.THROUGH_READERS for one in self.ops)
+        counted = f"{len(compared)} of {len(self.ops)} ops compared with {self.against}" + (
+            f", {through} through what reads them" if through else ""
+        )
         if self.first is not None:
             lines = [str(self.first), f"{counted}; those before it agree within rounding."]
         else:
             known = [one for one in compared if one.verdict in (Verdict.EXACT, Verdict.ROUNDING)]
             most = max((one.figures.error for one in known if one.figures is not None), default=0.0)
-            lines = [f"No divergence: {counted}, off by at most {most:.1e}, all within rounding."]
+            of_them = "all" if len(known) == len(compared) else f"{len(known)} of them"
+            lines = [f"No divergence: {counted}, off by at most {most:.1e}, {of_them} within rounding."]
+        lines += uncompared_text(self.uncompared, len(self.ops))
+        lines += self._coarser()
         worst = self.worst()
         if worst:
             lines.append("Ops that lose most precision by themselves:")
             lines += [f"  {one.lost:.1e}  {one.op} ({one.site}), {one.verdict.value}" for one in worst]
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
+    def _coarser(self) -> list[str]:
+        """Where the program loses precision by a coarser data type, by line."""
+        lines: dict[str, list[float]] = {}
+        for one in self.ops:
+            if one.verdict is Verdict.COARSER and one.figures is not None and one.coarser_than:
+                text = f"{one.op} ({one.site}): {one.dtype} where the reference has {one.coarser_than}"
+                lines.setdefault(text, []).append(one.figures.error)
+        shown = [
+            f"  {max(errors):.1e}  {text}" + (f", {len(errors)} calls" if len(errors) > 1 else "")
+            for text, errors in list(lines.items())[:_SHOWN]
+        ]
+        more = [f"  and {len(lines) - _SHOWN} more lines"] if len(lines) > _SHOWN else []
+        return ["Loss of precision by a coarser data type:", *shown, *more] if shown else []
+
     def _repr_html_(self) -> str:
-        first = None if self.first is None else self.first.number
-        return fragment(self.ops, first, str(self), None if self.judgement is None else self.detail)
+        return in_notebook(self.page(f"A comparison with {self.against}"))
 
     def detail(self, number: int) -> Detail | None:
         """The values of an op beside those of the reference; None where they cannot be laid side by side."""
@@ -71,7 +105,32 @@ class Comparison:
 
     def page(self, title: str) -> str:
         """A file of HTML of its own: nothing is loaded from elsewhere."""
-        return framed(self._repr_html_(), title)
+        first = None if self.first is None else self.first.number
+        page = Page(title, self.ops, first, str(self), self._cards(), self.mesh)
+        return page_html(page, None if self.judgement is None else self.detail)
+
+    def _cards(self) -> list[tuple[str, str, str]]:
+        compared, left = self.compared, self.uncompared
+        known = [
+            one.figures.error for one in compared if one.figures is not None and one.verdict is not Verdict.MISTAKE
+        ]
+        through = sum(one.verdict is Verdict.THROUGH_READERS for one in self.ops)
+        found = ("none", f"compared with {self.against}")
+        if self.first is not None:
+            found = (self.first.op, f"{self.first.site}: {self.first.cause.value}")
+        why = ", ".join(dict.fromkeys(one.reason.value for one in left if one.reason is not None))
+        cards = [
+            ("First divergence", *found),
+            (
+                "Ops compared",
+                f"{len(compared)} of {len(self.ops)}",
+                f"{through} more through what reads them" if through else "",
+            ),
+            ("Not compared", str(len(left)), why),
+        ]
+        if self.first is None:
+            cards.append(("Largest error", f"{max(known, default=0.0):.1e}", "of all ops"))
+        return cards
 
     def save(self, path: str | os.PathLike[str], title: str = "") -> None:
         """A page where it ends in .html, the database that TT-NN Visualizer reads where it ends in .sqlite."""

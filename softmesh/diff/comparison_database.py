@@ -19,7 +19,7 @@ from softmesh.graph.comparison_records import GLOBAL, LOCAL, write_records
 from softmesh.graph.report_tables import create_database_schema, insert_rows, join_tensors, save_database_schema_version
 
 _FIRST_GOLDEN = 1 << 40  # those of the reference have numbers of their own, above those of any program
-_RIGHT = (Verdict.EXACT, Verdict.ROUNDING, Verdict.REARRANGED)
+_RIGHT = (Verdict.EXACT, Verdict.ROUNDING, Verdict.COARSER, Verdict.REARRANGED)
 
 
 def write_database(path: Path, ops: Sequence[OpDifference], *, is_golden: bool) -> None:

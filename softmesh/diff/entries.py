@@ -40,6 +40,7 @@ class Entry:
     call: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # as called, `Given` in place of tensors
     gradient_of: int | None = None  # the value that it is the gradient of
     callers: tuple[CallSite, ...] = ()  # of the program's function that the site stands in, the innermost first
+    is_captured: bool = False  # recorded into a trace: what its replays leave is what counts
     scale: float = 1.0  # a gradient is so many times that of one device: each device has a loss of its own
 
 
@@ -53,4 +54,5 @@ class Recording:
     error: BaseException | None = None
     result: object = None
     origins: dict[int, int] = field(default_factory=dict)  # of a value that is a part of another: that one
+    is_by_op: bool = False  # each op was computed by itself, from what the program's op read
     replayed: set[int] = field(default_factory=set)  # values that the replay of a trace left behind

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from softmesh.diff.assembly import like, measured, value_of, whole_of
-from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.judged import Judged
+from softmesh.diff.judgement import Judgement
 from softmesh.diff.result import Cause
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
 
@@ -27,12 +28,10 @@ class Case:
     def __init__(self, judgement: Judgement, judged: Judged) -> None:
         self.judgement, self.judged = judgement, judged
         self.entry, self.partner = judged.entry, judged.partner
-        self.value = value_of(judgement.mine, self.entry.outputs[judged.output])
-        expected = None if judged.expected is None else whole_of(judgement.theirs, judged.expected.stored)
-        if expected is not None and self.entry.scale != 1:
-            expected = expected * self.entry.scale
-        self.expected = None if expected is None or self.value is None else like(expected, self.value)
-        self.found = whole_of(judgement.mine, self.entry.outputs[judged.output])
+        side = judgement.sides.of(judged)
+        self.value = value_of(judgement.mine, self.entry.outputs[judged.output]) if side is None else side.value
+        self.expected = None if side is None else like(side.expected, side.value)
+        self.found = whole_of(judgement.mine, self.entry.outputs[judged.output]) if side is None else side.found
         self.words = [one.dist.placements for one in self.entry.inputs]
         self.made: tuple[Placement, ...] = self.entry.outputs[judged.output].dist.placements
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from softmesh.diff.entries import Entry, Recording
-from softmesh.diff.golden_values import golden_of, wholes
+from softmesh.diff.golden_values import Read, golden_of, wholes
 from softmesh.hardware import MathFidelity
 
 PRODUCTS = ("matmul", "linear")
@@ -21,9 +21,10 @@ _UPPER = (5, 7)  # bits of a significand that the first phase takes, of each ope
 
 def fidelity_losses(run: Recording, entry: Entry) -> dict[MathFidelity, float]:
     """The relative error of a product's exact sum at each fidelity; nothing where the op is no such product."""
-    inputs = wholes(run, entry) if entry.name in PRODUCTS else None
-    if inputs is None or len(inputs) < 2:
+    read = wholes(run, entry) if entry.name in PRODUCTS else None
+    if read is None or read.devices or len(read.tensors) < 2:
         return {}
+    inputs = read.tensors
     a, b, rest = inputs[0], inputs[1], [torch.zeros_like(one) for one in inputs[2:]]  # a bias is added, not multiplied
     upper = [_upper(one, bits) for one, bits in zip((a, b), _UPPER, strict=True)]
     lower = [one - high for one, high in zip((a, b), upper, strict=True)]
@@ -44,7 +45,7 @@ def _product(entry: Entry, inputs: list[torch.Tensor]) -> torch.Tensor | None:
     call = entry.call
     if call is not None and call[1].get("activation") is not None:
         call = call[0], {**call[1], "activation": None}
-    made = golden_of(replace(entry, call=call), inputs)
+    made = golden_of(replace(entry, call=call), Read(inputs))
     return None if made is None else made[0]
 
 

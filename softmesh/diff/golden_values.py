@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.diff.assembly import whole_of
+from softmesh.diff.assembly import by_device, own_axes, value_of
 from softmesh.diff.recording import Entry, Given, Recording
 from softmesh.dispatch.operation import OPERATIONS
+from softmesh.train.equivalence.values import whole
 
+_MOST_DEVICES = 64  # that have something of their own
 _SMALL = 0.1  # errors of inputs below this are followed through an op; above it they are no rounding
 
 
-def golden_of(entry: Entry, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+class Read(NamedTuple):
+    """The tensors that an op read, each put together; where devices have their own, those are the leading dims."""
+
+    tensors: list[torch.Tensor]
+    devices: tuple[int, ...] = ()  # how many there are along each mesh axis of that kind
+
+
+def golden_of(entry: Entry, read: Read) -> list[torch.Tensor] | None:
     """In float64 where it may be; None where there is no golden function, or none for such a call."""
+    if not read.devices:
+        return _golden_of(entry, read.tensors)
+    if math.prod(read.devices) > _MOST_DEVICES:
+        return None
+    flat = [one.flatten(0, len(read.devices) - 1) for one in read.tensors]
+    made = [_golden_of(entry, list(each)) for each in zip(*flat, strict=True)]
+    own = [one for one in made if one is not None]
+    if len(own) < len(made) or len({len(one) for one in own}) != 1:
+        return None
+    return [torch.stack(each).unflatten(0, read.devices) for each in zip(*own, strict=True)]
+
+
+def _golden_of(entry: Entry, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
     op = OPERATIONS.get(entry.name)
     golden = None if op is None or entry.sends or entry.call is None else op.golden_function
     if golden is None or entry.call is None:
@@ -39,10 +62,16 @@ def _filled(nest: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return type(nest)(_filled(item, tensors) for item in nest) if type(nest) in (list, tuple) else nest
 
 
-def wholes(run: Recording, entry: Entry) -> list[torch.Tensor] | None:
-    """What the op read, put together; None where some of it is no one value."""
-    found = [whole_of(run, operand) for operand in entry.inputs]
-    return None if any(one is None for one in found) else [one for one in found if one is not None]
+def wholes(run: Recording, entry: Entry) -> Read | None:
+    """What the op read; None where some of it was not kept."""
+    found = [value_of(run, operand) for operand in entry.inputs]
+    values = [one for one in found if one is not None]
+    axes = own_axes(*values)
+    if len(values) < len(found) or (len({one.dist.grid for one in values}) > 1 and axes):
+        return None
+    grid = values[0].dist.grid if values else ()
+    tensors = [whole("a value", by_device(one, axes) if axes else one) for one in values]
+    return Read(tensors, tuple(grid[axis] for axis in axes))
 
 
 def _alike(mine: torch.Tensor, yours: torch.Tensor) -> bool:
@@ -59,10 +88,12 @@ def inherited_error(ours: Recording, entry: Entry, theirs: Recording, other: Ent
     None where that cannot be told, also where the golden function does not tell what the reference made.
     """
     mine, yours = wholes(ours, entry), wholes(theirs, other)
-    if mine is None or yours is None or len(mine) != len(yours) or not all(map(_alike, mine, yours)):
+    if mine is None or yours is None or mine.devices != yours.devices or len(mine.tensors) != len(yours.tensors):
+        return None
+    if not all(map(_alike, mine.tensors, yours.tensors)):
         return None
     with_ours, with_theirs = golden_of(other, mine), golden_of(other, yours)
-    expected = whole_of(theirs, other.outputs[at])
+    expected = made_by_device(theirs, other, at)
     if with_ours is None or with_theirs is None or expected is None or len(with_ours) <= at:
         return None
     if with_ours[at].numel() != expected.numel() or with_theirs[at].numel() != expected.numel():
@@ -73,3 +104,12 @@ def inherited_error(ours: Recording, entry: Entry, theirs: Recording, other: Ent
         return None
     off = with_theirs[at].reshape(expected.shape).double() - expected.double()
     return moved / size if float(off.norm()) / size < _SMALL / 2 else None
+
+
+def made_by_device(run: Recording, entry: Entry, at: int) -> torch.Tensor | None:
+    """What the op made, put together as what it read; None where it fell apart."""
+    values = [value_of(run, one) for one in entry.inputs]
+    made, axes = value_of(run, entry.outputs[at]), own_axes(*(one for one in values if one is not None))
+    if made is None or not set(own_axes(made)) <= set(axes) or (axes and max(axes) >= made.dist.lead):
+        return None
+    return whole("a value", by_device(made, axes) if axes else made)

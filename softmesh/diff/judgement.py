@@ -9,65 +9,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from softmesh.diff.alignment import aligned
-from softmesh.diff.assembly import Measure, measured, same_measure, value_of, whole_of
+from softmesh.diff.assembly import measured, same_measure
 from softmesh.diff.batch_reads import BatchReads
+from softmesh.diff.blame import Blame, takes_partial
 from softmesh.diff.chosen_numbers import ChosenNumbers
+from softmesh.diff.coverage import cover
 from softmesh.diff.golden_values import inherited_error
-from softmesh.diff.orders import is_reordered, out_of_order
+from softmesh.diff.judged import RIGHT, Expected, Judged, Order, Piece
+from softmesh.diff.orders import dealt_order
 from softmesh.diff.other_arguments import is_another_computation
+from softmesh.diff.other_forms import OtherForms
+from softmesh.diff.piece_reads import look_for_unread
 from softmesh.diff.recording import READS, Entry, Recording
-from softmesh.diff.result import Verdict
+from softmesh.diff.result import Reason, Verdict
+from softmesh.diff.sides import Sides
 from softmesh.diff.stand_ins import StandIns
 from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
 from softmesh.diff.value_store import Stored
-from softmesh.placement.placements import LOCAL, Partial
 from softmesh.progress import tracked
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
-_SMALL = 0.05
 _MOST_GROWN = 0.5  # of a value, what may be put down to its inputs without a look at what the op makes of them
 _CHOSEN = ("argmax", "topk", "sampling", "sort")
-
-
-class Expected(NamedTuple):
-    """What a value should be: one of the reference's run."""
-
-    stored: Stored
-    entry: Entry
-
-
-@dataclass
-class Judged:
-    """One op of the program, measured."""
-
-    entry: Entry
-    partner: Entry | None
-    output: int = 0  # the one that is furthest off
-    expected: Expected | None = None
-    measure: Measure | None = None
-    own: float = 0.0  # what the op itself may add to the error
-    band: float = 0.0
-    brought: float = 0.0  # the error of what it read
-    verdict: Verdict = Verdict.NOT_COMPARED
-    is_carried: bool = False
-    may_be_carried: bool = False  # to ops that were not compared
-    is_apart: bool = False  # the reference has no such op: it may do the same in other steps
-    unfit: bool = False  # there is a reference, and no reading has its size
-
-    @property
-    def severity(self) -> float:
-        return 0.0 if self.measure is None else self.measure.severity
-
-    @property
-    def final_verdict(self) -> Verdict:
-        is_healed = self.verdict in (Verdict.MISTAKE, Verdict.INHERITED) and not self.is_carried
-        return Verdict.REARRANGED if is_healed else self.verdict
 
 
 class Judgement:
@@ -80,7 +47,11 @@ class Judgement:
         self.pairs = aligned(mine, theirs) if pairs is None else pairs
         tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
+        self.sides = Sides(mine, theirs)
         self.expected: dict[int, Expected] = {}  # by value of ours
+        self._read_as: dict[int, Piece] = {}  # by value of ours, how the devices' shares of it make up the whole
+        self._other_forms = OtherForms(self.sides, self.pairs)
+        self._skips_captured = not any(one.is_captured for one in theirs.entries)
         self._stand_ins = StandIns(mine, theirs, self.pairs)
         self._by_inputs = {
             (one.name, *(each.value for each in one.inputs)): one for one in theirs.entries if one.inputs
@@ -100,8 +71,9 @@ class Judgement:
         self.judged: list[Judged] = []
         for entry in tracked(mine.entries, "comparing op by op"):
             self.judged.append(self._judge(entry))
-        self._trace_on()
-        self.first = self._blamed()
+        look_for_unread(self.judged, mine, theirs)
+        self.first = Blame(self.sides, self.judged, self._off, self._known_of, self._batch_reads).first
+        cover(self.judged, mine, self._known_of, is_by_op=theirs.is_by_op)
 
     # -- one op ----------------------------------------------------------------------------------
 
@@ -112,6 +84,10 @@ class Judgement:
             other = self._stand_ins.replaced(entry, self.expected)
         judged = Judged(entry, other, is_apart=is_apart)
         if self.parted:
+            judged.reason = Reason.NEAR_TIE
+            return judged
+        if entry.is_captured and self._skips_captured:
+            judged.reason, judged.partner = Reason.NO_COUNTERPART, None
             return judged
         self._expect(entry, other)
         read = {one.value: self._known_of(one.value) for one in entry.inputs}
@@ -119,16 +95,20 @@ class Judgement:
         if entry.gradient_of is not None:
             judged.brought += self._levels.get(entry.gradient_of, 0.0) if entry.inputs else self._worst
         for at, output in enumerate(entry.outputs):
-            should = self._read_by(entry, other) or self.expected.get(output.number)
+            should = self._piece(output) or self._read_by(entry, other) or self.expected.get(output.number)
             if should is not None:
                 self._measure(judged, at, should)
         self._decide(judged)
-        if entry.name in READS and judged.verdict not in (Verdict.EXACT, Verdict.ROUNDING):
+        if not judged.is_right and entry.name not in READS:
+            self._look_at_other_forms(judged)
+        if entry.name in READS and judged.verdict not in RIGHT:
             self._look_elsewhere(judged)
         if judged.verdict is Verdict.MISTAKE:
             self._look_at_choices(judged)
         if judged.verdict is Verdict.EXACT:
             self._chosen.agreed(entry)
+        if judged.is_right:
+            self._other_forms.right(judged)
         for output in entry.outputs:
             if entry.name not in READS:
                 self._note(output.number, judged)
@@ -141,6 +121,31 @@ class Judgement:
         if partner is not None and partner.site != entry.site and entry.gradient_of is None:
             return self._reader_of_the_same(entry) or partner
         return partner
+
+    def _piece(self, output: Stored) -> Expected | None:
+        """What one device's share of a value should be, where that was compared."""
+        origin = self.mine.origins.get(output.number)
+        known, read = (None, None) if origin is None else (self.expected.get(origin), self._read_as.get(origin))
+        if origin is None or known is None or read is None or known.piece is not None:
+            return None
+        coords, among = output.dist.coordinates(), self.mine.store.values[origin].dist.coordinates()
+        if len(coords) != 1 or len(among) == 1 or coords[0] not in among:
+            return None
+        flat = torch.tensor(among.index(coords[0]))
+        index = tuple(int(at) for at in torch.unravel_index(flat, read.whole.grid))
+        found = known._replace(piece=read._replace(at=index))
+        self.expected[output.number] = found
+        return found
+
+    def _look_at_other_forms(self, judged: Judged) -> None:
+        """The program may compute the same in other steps: then the value is that of another op of the reference."""
+        found = self._other_forms.found(judged, self._wrong_inputs(judged.entry))
+        if found is None:
+            return
+        judged.expected, judged.measure, judged.unfit = *found, False
+        judged.partner = judged.expected.entry
+        judged.verdict = Verdict.EXACT if judged.severity == 0.0 else Verdict.ROUNDING
+        self.expected[judged.entry.outputs[0].number] = judged.expected
 
     def _look_elsewhere(self, judged: Judged) -> None:
         """Where the programs cut their batch otherwise: for another read of the reference's host, or a part of it."""
@@ -168,7 +173,7 @@ class Judgement:
                 f"From {entry.name} ({entry.site}) on the runs take other ways: {where} between values that agree "
                 "within rounding, and they are others than the reference's. What follows is not compared."
             )
-            judged.verdict, self.parted = Verdict.NOT_COMPARED, True
+            judged.verdict, judged.reason, self.parted = Verdict.NOT_COMPARED, Reason.NEAR_TIE, True
         elif self._chosen.carries(entry, read):
             judged.verdict = Verdict.ROUNDING
 
@@ -222,16 +227,20 @@ class Judgement:
 
     def _measure(self, judged: Judged, at: int, should: Expected) -> None:
         stored = judged.entry.outputs[at]
-        if stored.digest and stored.digest == should.stored.digest and stored.dtype == should.stored.dtype:
+        is_whole = should.piece is None and should.order is None
+        rank = len(stored.shape) - stored.dist.lead
+        if is_whole and stored.digest and stored.digest == should.stored.digest and stored.dtype == should.stored.dtype:
             if judged.measure is None:
                 judged.measure, judged.output, judged.expected = same_measure(stored), at, should
+            self._read_as[stored.number] = Piece(stored.dist, rank, ())
             return
-        value = value_of(self.mine, judged.entry.outputs[at])
-        expected = whole_of(self.theirs, should.stored)
-        if value is None or expected is None:
+        side = self.sides.laid(stored, should, judged.entry.scale)
+        if side is None:
+            judged.reason = judged.reason or self._why_not(stored, should)
             return
-        expected = expected if judged.entry.scale == 1 else expected * judged.entry.scale
-        found = measured(value, expected, judged.entry.outputs[at].dtype)
+        found = measured(side.value, side.expected, stored.dtype)
+        if found is not None:
+            self._read_as[stored.number] = Piece(found.value.dist, side.value.data.dim() - side.value.dist.lead, ())
         if found is None:
             judged.unfit = judged.measure is None
             judged.expected = judged.expected or should
@@ -242,45 +251,78 @@ class Judgement:
             judged.own, judged.band = own, own + min(GROWTH * judged.brought, _MOST_GROWN)
             judged.unfit = False
 
+    def _why_not(self, ours: Stored, should: Expected) -> Reason:
+        if ours.is_kept and should.stored.is_kept:
+            return Reason.OWN_VALUES
+        return Reason.NO_GOLDEN if self.theirs.is_by_op else Reason.TOO_LARGE
+
     def _decide(self, judged: Judged) -> None:
         entry = judged.entry
         if judged.measure is None and not judged.unfit:
+            judged.reason = judged.reason or Reason.NO_COUNTERPART
             return
         wrong = self._wrong_inputs(entry)
         if wrong:  # it comes right again all at once, or not at all
             judged.band = min(judged.own + min(judged.brought, _MOST_GROWN), max(wrong) / _RIGHT_AGAIN)
-        is_near = judged.measure is not None and judged.severity <= judged.band and not self._takes_partial(judged)
+        is_near = judged.measure is not None and judged.severity <= judged.band and not takes_partial(judged)
+        if not is_near and self._is_in_another_order(judged):
+            judged.verdict = Verdict.REARRANGED
+            return
         if is_near and judged.severity and not wrong and self._is_called_otherwise(judged):
             judged.verdict = Verdict.MISTAKE
             return
         if is_near and judged.measure is not None:
             exact = judged.measure.figures.max_error == 0.0
-            judged.verdict = Verdict.EXACT if exact else Verdict.ROUNDING
+            judged.verdict = (
+                Verdict.EXACT if exact else Verdict.COARSER if self._is_coarser(judged) else Verdict.ROUNDING
+            )
             return
-        if wrong:
+        if wrong or (judged.unfit and self._orders(entry)):
             judged.verdict = Verdict.INHERITED
             return
-        is_taken = self._takes_partial(judged)
+        is_taken = takes_partial(judged)
         if judged.measure is not None and not is_taken and self._is_explained(judged):
             judged.verdict = Verdict.ROUNDING
             return
         judged.verdict = Verdict.MISTAKE
         if self._host_chose(judged):
-            judged.verdict = Verdict.NOT_COMPARED
+            judged.verdict, judged.reason = Verdict.NOT_COMPARED, Reason.NEAR_TIE
             self.parted = True
 
-    @staticmethod
-    def _takes_partial(judged: Judged) -> bool:
-        """Whether the placements say that each device went on with its own contribution to a sum."""
-        measure, entry = judged.measure, judged.entry
-        if measure is None or entry.sends:
+    def _is_in_another_order(self, judged: Judged) -> bool:
+        """A weight whose parts are dealt out by device; or what an op makes of one, its slices in the same order."""
+        entry, should = judged.entry, judged.expected
+        if should is None or judged.entry.scale != 1:
             return False
-        made = entry.outputs[judged.output].dist.placements
-        for operand in entry.inputs:
-            pairs = zip(operand.dist.placements, made, measure.value.words, strict=False)
-            if any(word is Partial("sum") and now is LOCAL and read is LOCAL for word, now, read in pairs):
+        side = self.sides.of(judged)
+        if side is None:
+            return False
+        dealt = (
+            None if entry.inputs else dealt_order(side.value, side.found, side.expected, max(judged.band, judged.own))
+        )
+        for order in self._orders(entry) if dealt is None else [dealt]:
+            ordered = should._replace(order=order)
+            again = self.sides.laid(entry.outputs[judged.output], ordered)
+            found = None if again is None else measured(again.value, again.expected, entry.outputs[judged.output].dtype)
+            own = self._tolerances.of_rounding(self.mine, entry, judged.output, should.stored.dtype)
+            band = own + min(GROWTH * judged.brought, _MOST_GROWN)
+            if found is not None and found.severity <= band:
+                judged.measure, judged.expected, judged.own, judged.band = found, ordered, own, band
+                judged.unfit = False
+                self.expected[entry.outputs[judged.output].number] = ordered
                 return True
         return False
+
+    def _orders(self, entry: Entry) -> list[Order]:
+        """Those in which slices of what it reads stand."""
+        known = (self.expected.get(self._known_of(one.value)) for one in entry.inputs)
+        return [one.order for one in known if one is not None and one.order is not None]
+
+    def _is_coarser(self, judged: Judged) -> bool:
+        """Whether the op rounds to a coarser type than the reference's, where nobody asked for wider ones."""
+        assert judged.expected is not None
+        ours, theirs = (unit(one.dtype) for one in (judged.entry.outputs[judged.output], judged.expected.stored))
+        return not self._tolerances.lifted and ours > 2 * theirs > 0
 
     def _is_called_otherwise(self, judged: Judged) -> bool:
         other = judged.partner
@@ -323,10 +365,8 @@ class Judgement:
         return False
 
     def _chooses_otherwise(self, read: Judged) -> bool:
-        value = value_of(self.mine, read.entry.outputs[0])
-        if value is None or LOCAL in value.words or read.expected is None:
-            return False
-        ours, theirs = whole_of(self.mine, read.entry.outputs[0]), whole_of(self.theirs, read.expected.stored)
+        side = self.sides.of(read)
+        ours, theirs = (None, None) if side is None else (side.found, side.expected)
         if ours is None or theirs is None or ours.shape != theirs.shape or not ours.dim():
             return False
         if not ours.is_floating_point():
@@ -335,7 +375,7 @@ class Judgement:
 
     def _note(self, number: int, judged: Judged) -> None:
         """What later ops are told of this value."""
-        if judged.verdict in (Verdict.EXACT, Verdict.ROUNDING):
+        if judged.is_right:
             self._levels[number] = judged.severity
             self._chosen.note(number, judged.entry, judged.output, judged.severity)
             if unit(judged.entry.outputs[judged.output].dtype) != 0.0:  # numbers that were chosen tell nothing
@@ -348,139 +388,3 @@ class Judgement:
         else:
             self._off[number] = math.inf if judged.measure is None else judged.severity
             self._levels[number] = judged.own + judged.brought  # as if it were right: what follows may come right again
-
-    # -- what becomes of what is off -------------------------------------------------------------
-
-    def _trace_on(self) -> None:
-        """An op is to blame if its error reaches the end, or a value that nothing reads."""
-        readers: dict[int, list[Judged]] = defaultdict(list)
-        for one in self.judged:
-            for operand in one.entry.inputs:
-                readers[self._known_of(operand.value)].append(one)
-        wrong = (Verdict.MISTAKE, Verdict.INHERITED)
-        for one in reversed(self.judged):
-            if one.verdict in (Verdict.EXACT, Verdict.ROUNDING):
-                continue
-            made = [] if one.entry.name in READS else [output.number for output in one.entry.outputs]
-            after = [reader for number in made for reader in readers[number] if reader is not one]
-            is_end = one.verdict in wrong or any(number in self._off for number in made)
-            one.may_be_carried = any(reader.may_be_carried for reader in after) if after else is_end
-            one.is_carried = any(reader.is_carried for reader in after) if after else one.verdict in wrong
-            if one.verdict is Verdict.MISTAKE and not one.is_carried:
-                one.is_carried = self._is_carried_otherwise(one)
-
-    def _is_carried_otherwise(self, mistake: Judged) -> bool:
-        """By the values themselves, where none of its readers carries it on."""
-        return (mistake.may_be_carried and not self._is_dealt(mistake)) or not self._is_rearranged(mistake)
-
-    def _blamed(self) -> Judged | None:
-        """The first mistake that reaches the end. A fused weight that was dealt out to devices is none, if there is
-        another; and where an op that was compared stands behind some that were not, one of these may be the cause."""
-        wrong = [one for one in self.judged if one.verdict is Verdict.MISTAKE and one.is_carried]
-        if self._batch_reads.is_cut_otherwise:
-            wrong = self._beside_the_cut(wrong)
-        first = next((one for one in wrong if not self._is_dealt(one)), None)
-        is_late = first is None or self._may_be_chosen(first)
-        if is_late and wrong and (self.mine.error is None or not self._is_dealt(wrong[0])):
-            first = wrong[0]
-        return None if first is None else self._apart_before(first)
-
-    def _beside_the_cut(self, wrong: list[Judged]) -> list[Judged]:
-        """Without what differs because the batch is cut otherwise: other shares of it, and pages by other numbers.
-
-        Is nothing left, an op that reads such pages should have made the same of them.
-        """
-        cut = [one for one in wrong if not one.entry.inputs and (one.unfit or self._is_renumbered(one))]
-        if not cut:
-            return wrong
-        reads = [one for one in self.judged if one.entry.name in READS and one.verdict is Verdict.INHERITED]
-        left = [one for one in wrong if one not in cut and not self._may_be_chosen(one)]
-        left = sorted(left + reads, key=lambda one: one.entry.number)
-        pages = {output.number for one in cut if not one.unfit for output in one.entry.outputs}
-        readers = [
-            one
-            for one in self.judged
-            if one.is_carried and one.verdict is Verdict.INHERITED and one.measure is not None
-            if any(operand.value in pages for operand in one.entry.inputs) and not _writes_cache(one.entry)
-        ]
-        return sorted(left + readers[:1], key=lambda one: one.entry.number) or wrong
-
-    def _is_renumbered(self, judged: Judged) -> bool:
-        """Pages: on each device numbers from 0 on, each once, as in the reference; only which is whose differs."""
-        if not _is_control(judged.entry) or judged.measure is None or judged.expected is None:
-            return False
-        value, theirs = judged.measure.value, whole_of(self.theirs, judged.expected.stored)
-        shares = value.data.flatten(0, value.dist.lead - 1).flatten(1)
-        if theirs is None or shares.shape[1] < 2:
-            return False
-        return all(torch.equal(one.flatten().sort().values, torch.arange(one.numel())) for one in (*shares, theirs))
-
-    def _may_be_chosen(self, judged: Judged) -> bool:
-        """Whole numbers that the host wrote when it had read values that were wrong already: tokens, perhaps."""
-        entry = judged.entry
-        if entry.inputs or unit(entry.outputs[0].dtype) != 0.0:
-            return False
-        before = (one for one in self.judged[: entry.number] if one.entry.name in READS)
-        return any(one.verdict in (Verdict.MISTAKE, Verdict.INHERITED) for one in before)
-
-    def _is_dealt(self, judged: Judged) -> bool:
-        if judged.entry.inputs or judged.measure is None or judged.expected is None:
-            return False
-        ours, theirs = whole_of(self.mine, judged.entry.outputs[0]), whole_of(self.theirs, judged.expected.stored)
-        if ours is None or theirs is None or ours.numel() != theirs.numel():
-            return False
-        dealt = out_of_order(judged.measure.value, ours, theirs.reshape(ours.shape))
-        return dealt is not None and not dealt[1]
-
-    def _apart_before(self, judged: Judged) -> Judged:
-        """The first op on the way to it that was not compared and made of one value something of each device's own."""
-        makers = {output.number: one for one in self.judged for output in one.entry.outputs}
-        found, waiting, seen = judged, [judged], {judged.entry.number}
-        while waiting:
-            for operand in waiting.pop().entry.inputs:
-                maker = makers.get(operand.value)
-                if maker is None or maker.verdict is not Verdict.NOT_COMPARED or maker.entry.number in seen:
-                    continue
-                seen.add(maker.entry.number)
-                waiting.append(maker)
-                if falls_apart(maker.entry) and maker.entry.number < found.entry.number:
-                    found = maker
-        return found
-
-    def _is_rearranged(self, judged: Judged) -> bool:
-        """Whether what is off may come right again: only its order or its size is another, or it is nobody's whole.
-
-        Else what looks right later does so because little of it is left there.
-        """
-        if judged.unfit or judged.is_apart or judged.measure is None or judged.expected is None:
-            return True
-        if self._takes_partial(judged):
-            return False
-        if _is_control(judged.entry):
-            return True  # pages, positions: nothing of them is left where what they led to is right
-        ours = whole_of(self.mine, judged.entry.outputs[judged.output])
-        theirs = whole_of(self.theirs, judged.expected.stored)
-        if ours is None or theirs is None:
-            return True
-        return self._is_dealt(judged) or is_reordered(ours, theirs, min(max(judged.band, 1e-6), _SMALL)) is not None
-
-
-def _is_control(entry: Entry) -> bool:
-    """Whole numbers that the host wrote."""
-    return not entry.inputs and unit(entry.outputs[0].dtype) == 0.0
-
-
-def _writes_cache(entry: Entry) -> bool:
-    return entry.name.endswith(("fill_cache", "update_cache"))
-
-
-def falls_apart(entry: Entry) -> bool:
-    """Whether devices hold something of their own only after the op."""
-    if entry.name.endswith("pre_all_gather"):
-        return False  # what it is for
-    made = entry.outputs[0].dist.placements
-    return any(
-        word is LOCAL
-        and not any(axis < len(one.dist.placements) and one.dist.placements[axis] is LOCAL for one in entry.inputs)
-        for axis, word in enumerate(made)
-    )

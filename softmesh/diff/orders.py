@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from softmesh.diff.judged import Order
 from softmesh.placement.placements import Shard
 from softmesh.train.equivalence.values import Value
 
@@ -62,6 +63,48 @@ def out_of_order(value: Value, found: torch.Tensor, expected: torch.Tensor) -> t
             if wrong is not None:
                 return axis, wrong
     return None
+
+
+def dealt_order(value: Value, found: torch.Tensor | None, expected: torch.Tensor, tolerance: float) -> Order | None:
+    """The order of slices in a weight whose parts are dealt out, each device's shares side by side.
+
+    A part may be given to several devices, as keys and values are where there are fewer of them than devices.
+    """
+    if found is None or not expected.is_floating_point() or found.dim() != expected.dim():
+        return None
+    for axis, word in enumerate(value.words):
+        dim = word.dim % expected.dim() if isinstance(word, Shard) else -1
+        same = [n for at, n in enumerate(found.shape) if at != dim] == [
+            n for at, n in enumerate(expected.shape) if at != dim
+        ]
+        if dim < 0 or not same:
+            continue
+        places = _places(found, expected, dim) if found.shape == expected.shape else None
+        if places is None:
+            places = _nearest(found, expected, dim, tolerance)
+        if places is not None and _is_dealt(places.reshape(value.dist.grid[axis], -1), expected.shape[dim]):
+            return Order(dim - expected.dim(), places)
+    return None
+
+
+def _is_dealt(shares: torch.Tensor, count: int) -> bool:
+    if shares.numel() == count:
+        return _dealt_otherwise(shares) == []
+    if len(shares.unique()) != count:
+        return False
+    breaks = [int((share.diff() != 1).sum()) for share in shares]
+    return len(set(breaks)) == 1 and breaks[0] < max(4, shares.shape[1] // 8) and bool((shares.diff(dim=0) >= 0).all())
+
+
+def _nearest(found: torch.Tensor, expected: torch.Tensor, dim: int, tolerance: float) -> torch.Tensor | None:
+    """By the direction of each slice, where the two were rounded otherwise or a slice is there more than once."""
+    if max(found.shape[dim], expected.shape[dim]) > _MOST_SLICES or found.numel() > _MOST_ELEMENTS:
+        return None
+    ours, theirs = (one.movedim(dim, 0).reshape(one.shape[dim], -1).float() for one in (found, expected))
+    units = [one / one.norm(dim=1, keepdim=True).clamp(min=1e-30) for one in (ours, theirs)]
+    places = (units[0] @ units[1].T).argmax(1)
+    off = float((ours - theirs[places]).norm())
+    return places if off <= tolerance * float(ours.norm()) else None
 
 
 def _places(found: torch.Tensor, expected: torch.Tensor, dim: int) -> torch.Tensor | None:

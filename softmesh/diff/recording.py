@@ -37,6 +37,7 @@ _CALLERS = 4
 _MUCH = 64 << 20  # bytes of values
 _STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
+_CAPTURE = {"begin_trace_capture": True, "end_trace_capture": False}
 _MOVING = (
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
@@ -69,6 +70,7 @@ class Recorder:
         self._section = ""  # as the program's last signpost names it
         self._known: dict[Hashable, Held] = {}  # by address and size, also with placements
         self._has_replayed = False
+        self._is_capturing = False
         self._latest: WeakKeyDictionary[TensorMemory, int] = WeakKeyDictionary()  # the value that was put in each
         self.gradients = GradientRecorder(run, self._put, self._operand)
         self._calls: list[tuple[EntryPoint, tuple[Any, ...], dict[str, Any]]] = []
@@ -114,6 +116,8 @@ class Recorder:
             self._known.clear()  # what it wrote, it does not say
             self._latest.clear()
             self._has_replayed = True
+        if command.name in _CAPTURE:
+            self._is_capturing = _CAPTURE[command.name]
         outputs = command.inputs if command.name in READS else command.outputs
         if not outputs or command.name in _SILENT:
             return
@@ -144,6 +148,7 @@ class Recorder:
             self._module_of() if self._module_of is not None else self._section,
             self._call_of(command),
             callers=_callers_of(command),
+            is_captured=self._is_capturing,
         )
         run.entries.append(entry)
         if command.name not in READS:

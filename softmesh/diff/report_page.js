@@ -1,6 +1,6 @@
 // Shows the values behind an op or a chip that is clicked, on the page that report_page.py writes.
 (() => {
-  const root = document.currentScript.closest(".sm-diff");
+  const root = document;
   const { first, ops } = JSON.parse(root.querySelector(".sm-values").textContent);
   const panel = root.querySelector(".panel");
 
@@ -19,10 +19,10 @@
     const holder = element("div");
     holder.innerHTML = `<svg viewBox="0 0 300 120" role="img" aria-label="histogram">` +
       bars(spread.theirs, most, "theirs") + bars(spread.ours, most, "ours") +
-      `<text x="2" y="118" font-size="10">${spread.low}</text>` +
-      `<text x="298" y="118" font-size="10" text-anchor="end">${spread.high}</text></svg>` +
-      `<p><span class="key" style="background:#b4371e8c"></span>program` +
-      `<span class="key" style="background:#3a6ea573"></span>reference</p>`;
+      `<text x="2" y="118">${spread.low}</text>` +
+      `<text x="298" y="118" text-anchor="end">${spread.high}</text></svg>` +
+      `<p><span class="key" style="background:var(--warm)"></span>program` +
+      `<span class="key" style="background:var(--compute)"></span>reference</p>`;
     return holder;
   }
 
@@ -40,7 +40,7 @@
     root.querySelectorAll(".chosen").forEach((one) => one.classList.remove("chosen"));
     const row = root.querySelector(`tr[data-op="${number}"]`);
     row?.classList.add("chosen");
-    if (chip) row?.querySelector(`td[data-chip="${chip}"]`)?.classList.add("chosen");
+    if (chip) row?.querySelector(`[data-chip="${chip}"]`)?.classList.add("chosen");
     const op = ops[number];
     if (!op) {
       panel.replaceChildren(element("p", "The page holds no values of this op: it was not compared, or is far from the first divergence."));
@@ -56,4 +56,6 @@
     if (row) show(row.dataset.op, event.target.dataset.chip);
   });
   if (first !== null) show(String(first));
+  const row = root.querySelector(`tr[data-op="${first}"]`);
+  if (row) row.closest(".scroll").scrollTop = row.offsetTop - 100;
 })();

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import html
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from typing import NamedTuple
 
 from softmesh.diff.result import OpDifference
 from softmesh.diff.value_details import Detail, Spread
 from softmesh.mesh import MeshCoordinate
+from softmesh.report.estimates.page_colours import PAPER, STEPS, heat
+from softmesh.report.estimates.page_style import STYLE
+from softmesh.report.schedules.player_page import embedded
+from softmesh.report.wiring.wiring_model import printable
 
 _MOST_ROWS = 2000
 _MOST_DETAILS = 400  # ops around the first divergence whose values the page holds
@@ -19,34 +23,67 @@ _DIGITS = 6
 _STYLE = files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
 _SCRIPT = files(__package__).joinpath("report_page.js").read_text(encoding="utf-8")
 
+_PANEL = '<section class="panel" aria-live="polite"><h2>Values</h2></section>'
 Details = Callable[[int], Detail | None]
 
 
-def framed(body: str, title: str) -> str:
-    """With head and body."""
-    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
-    return (
-        f'<!doctype html>\n<html lang="en"><head>{head}</head><body><h1>{html.escape(title)}</h1>{body}</body></html>\n'
+class Page(NamedTuple):
+    """All that a page shows: ops with their figures, the report as text, and its summary as cards."""
+
+    title: str
+    ops: Sequence[OpDifference]
+    first: int | None  # the number of the op that diverges
+    text: str
+    cards: Sequence[tuple[str, str, str]]  # name, figure, and a line below
+    mesh: tuple[int, ...]
+
+
+def page_html(page: Page, details: Details | None = None) -> str:
+    """One file without anything from outside."""
+    title = html.escape(page.title)
+    cards = "".join(
+        f'<div class="card"><div class="what">{html.escape(what)}</div><div class="figure">{html.escape(figure)}</div>'
+        f'<div class="more">{html.escape(more)}</div></div>'
+        for what, figure, more in page.cards
+    )
+    rows = _chosen(page.ops, page.first, _MOST_ROWS)
+    same = ' class="same"' if page.first is None else ' class="failed"'
+    return printable(
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{STYLE}{_STYLE}</style></head>\n<body>"
+        f'<header class="top"><h1>{title}</h1></header><main><div class="cards">{cards}</div>'
+        f"<section{same}><pre>{html.escape(page.text)}</pre></section>{_layers(rows, page.mesh)}"
+        f'<div class="columns">{_ops(page, rows)}{"" if details is None else _PANEL}</div></main>'
+        f"{'' if details is None else _values(page.ops, page.first, details)}</body></html>\n"
     )
 
 
-def fragment(ops: Sequence[OpDifference], first: int | None, text: str, details: Details | None = None) -> str:
-    """Without head and body, as a notebook shows it; `first` is the number of the op that diverges."""
-    same = ' class="same"' if first is None else ""
-    rows = _chosen(ops, first, _MOST_ROWS)
-    chips = list(dict.fromkeys(coord for one in rows for coord, _ in one.errors))
-    heads = "".join(f'<th title="chip {tuple(coord)}"></th>' for coord in chips)
-    body = "\n".join(_row(one, chips, one.number == first) for one in rows)
-    left = len(ops) - len(rows)
-    more = f"<p>{left} more ops are not shown.</p>" if left else ""
-    shown = "" if details is None else _panel(ops, first, details)
+def in_notebook(page: str) -> str:
+    """The page in a frame of its own: its style sheet reaches nothing else of the notebook."""
+    style = "width:100%;height:780px;border:1px solid #8884;border-radius:10px"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+
+
+def _ops(page: Page, rows: Sequence[OpDifference]) -> str:
+    body = "\n".join(_row(one, page.mesh, one.number == page.first) for one in rows)
+    left = len(page.ops) - len(rows)
+    more = f'<p class="note">{left} more ops are not shown.</p>' if left else ""
+    steps = "".join(
+        f"<span>{_squares([step], 1)}{words}</span>"
+        for step, words in (
+            (0.0, "exact"),
+            *((10.0 ** (at - STEPS + 0.5), f"to 1e{at - STEPS + 1}") for at in range(STEPS)),
+        )
+    )
+    heads = "".join(
+        f"<th>{name}</th>" for name in ("op", "chips", "verdict", "error", "may be", "PCC", "line", "module")
+    )
     return (
-        f'<style>{_STYLE}</style><div class="sm-diff"><pre{same}>{html.escape(text)}</pre>'
-        "<p>Each square is a chip: from white (exact) to red (as large as the value itself). "
-        f"Click an op or a square to see values.</p>{_layers(rows, chips, heads)}"
-        f'<div class="columns"><div class="scroll"><table class="ops"><thead><tr><th>op</th><th>line</th>'
-        f"<th>module</th><th>error</th><th>may be</th><th>PCC</th><th>verdict</th>{heads}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>{shown}</div>{more}</div>"
+        '<section><h2>Ops</h2><p class="lead">Each square is a chip, at its place in the mesh, coloured by its '
+        "relative error. Click an op or a square to see values.</p>"
+        f'<p class="legend">{steps}</p><div class="scroll"><table class="ops"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>{more}</section>"
     )
 
 
@@ -57,7 +94,7 @@ def _chosen(ops: Sequence[OpDifference], first: int | None, most: int) -> Sequen
     return ops[start : start + most]
 
 
-def _layers(rows: Sequence[OpDifference], chips: list[MeshCoordinate], heads: str) -> str:
+def _layers(rows: Sequence[OpDifference], mesh: tuple[int, ...]) -> str:
     """The largest error of each module on each chip; none where the program names no modules."""
     worst: dict[str, dict[MeshCoordinate, float]] = {}
     for one in rows:
@@ -67,41 +104,54 @@ def _layers(rows: Sequence[OpDifference], chips: list[MeshCoordinate], heads: st
                 own[chip] = max(own.get(chip, 0.0), error)
     if len(worst) < 2:
         return ""
-    body = "".join(
-        f"<tr><td>{html.escape(name)}</td>{''.join(_cell(own.get(chip), chip) for chip in chips)}</tr>"
-        for name, own in worst.items()
+    body = "".join(f"<tr><td>{html.escape(name)}</td><td>{_chips(own, mesh)}</td></tr>" for name, own in worst.items())
+    return (
+        '<section><h2>Layers</h2><div class="scroll"><table class="layers"><thead><tr><th>layer</th>'
+        f"<th>chips</th></tr></thead><tbody>{body}</tbody></table></div></section>"
     )
-    return f'<table class="layers"><thead><tr><th>layer</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(one: OpDifference, chips: list[MeshCoordinate], is_first: bool) -> str:
+def _row(one: OpDifference, mesh: tuple[int, ...], is_first: bool) -> str:
     figures = one.figures
     numbers = ["", "", ""] if figures is None else [f"{figures.error:.1e}", f"{one.band:.1e}", f"{figures.pcc:.5f}"]
-    errors = dict(one.errors)
-    cells = "".join(_cell(errors.get(chip), chip) for chip in chips)
     kind = ' class="first"' if is_first else ""
-    texts = [one.op, f"{one.site} ({one.site.function})", one.module, *numbers, one.verdict.value]
-    texts = [f"<td>{html.escape(text)}</td>" for text in texts]
-    return f'<tr{kind} data-op="{one.number}">{"".join(texts)}{cells}</tr>'
+    verdict = one.verdict.value if one.reason is None else f"{one.verdict.value}: {one.reason.value}"
+    cells = [f"<td><code>{html.escape(one.op)}</code></td><td>{_chips(dict(one.errors), mesh)}</td>"]
+    cells += [f'<td class="verdict">{html.escape(verdict)}</td>']
+    cells += [f'<td class="number">{text}</td>' for text in numbers]
+    cells += [
+        f'<td class="plain">{html.escape(text)}</td>' for text in (f"{one.site} ({one.site.function})", one.module)
+    ]
+    return f'<tr{kind} data-op="{one.number}">{"".join(cells)}</tr>'
 
 
-def _cell(error: float | None, chip: MeshCoordinate) -> str:
-    if error is None:
-        return '<td class="chip" style="background:#e6e8eb"></td>'
-    name = tuple(chip)
-    return f'<td class="chip" data-chip="{name}" style="background:{_colour(error)}" title="{name}: {error:.1e}"></td>'
+def _chips(errors: Mapping[MeshCoordinate, float], mesh: tuple[int, ...]) -> str:
+    """A square for each chip, in rows and columns as the mesh has them."""
+    if not errors:
+        return ""
+    across = mesh[-1] if mesh and len(errors) >= mesh[-1] else len(errors)
+    named = {str(tuple(chip)): error for chip, error in sorted(errors.items(), key=lambda one: tuple(one[0]))}
+    return _squares(list(named.values()), across, list(named))
+
+
+def _squares(errors: Sequence[float], across: int, names: Sequence[str] = ()) -> str:
+    squares = "".join(
+        f'<i style="background:{_colour(error)}"'
+        + (f' data-chip="{names[at]}" title="{names[at]}: {error:.1e}"' if names else "")
+        + "></i>"
+        for at, error in enumerate(errors)
+    )
+    return f'<span class="chips" style="grid-template-columns:repeat({across},11px)">{squares}</span>'
 
 
 def _colour(error: float) -> str:
-    """By order of size: 1e-7 is white, 1 is red."""
+    """By order of size, from 1e-7 on; the colour of the paper where the value is exact."""
     if error <= 0:
-        return "#ffffff"
-    share = 1.0 if not math.isfinite(error) else min(1.0, max(0.0, (math.log10(error) + 7) / 7))
-    low, high = (255, 255, 255), (180, 30, 20)
-    return "#" + "".join(f"{round(a + (b - a) * share**2):02x}" for a, b in zip(low, high, strict=True))
+        return PAPER
+    return heat(1.0 if not math.isfinite(error) else min(1.0, max(0.01, (math.log10(error) + STEPS) / STEPS)), 1.0)
 
 
-def _panel(ops: Sequence[OpDifference], first: int | None, details: Details) -> str:
+def _values(ops: Sequence[OpDifference], first: int | None, details: Details) -> str:
     measured = [one for one in ops if one.figures is not None]
     near = {one.number for one in _chosen(measured, first, _MOST_CHIP_DETAILS)}
     kept: dict[str, object] = {}
@@ -115,11 +165,8 @@ def _panel(ops: Sequence[OpDifference], first: int | None, details: Details) -> 
             "whole": _plain(found.whole),
             "chips": {str(tuple(chip)): _plain(spread) for chip, spread in chips.items()},
         }
-    data = json.dumps({"first": first, "ops": kept}, separators=(",", ":")).replace("<", "\\u003c")
-    return (
-        f'<div class="panel" aria-live="polite"></div></div><script type="application/json" class="sm-values">{data}'
-        f"</script><script>{_SCRIPT}</script><div>"
-    )
+    data = embedded({"first": first, "ops": kept})
+    return f'<script type="application/json" class="sm-values">{data}</script><script>{_SCRIPT}</script>'
 
 
 def _plain(spread: Spread) -> dict[str, object]:

@@ -35,14 +35,46 @@ class Cause(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """Of one op: `ROUNDING` is what its dtypes explain, `INHERITED` what its inputs do, `MISTAKE` neither."""
+    """The verdict on one op.
+
+    `ROUNDING` is what its dtypes explain, `INHERITED` what its inputs do, `MISTAKE` neither. Ops without a value to be
+    held against are `THROUGH_READERS` where what reads them is right, and `UNREAD` where nothing does.
+    """
 
     EXACT = "exact"
     ROUNDING = "within rounding"
+    COARSER = "a loss of precision"
     INHERITED = "inherited"
-    REARRANGED = "kept in another order"
+    REARRANGED = "in another order or form"
     MISTAKE = "a mistake"
+    THROUGH_READERS = "compared through what reads it"
+    UNREAD = "read by nothing"
     NOT_COMPARED = "not compared"
+
+
+class Reason(enum.Enum):
+    """The reason why an op could not be compared: its word for `--allow-uncompared`, and what it stands for."""
+
+    NO_COUNTERPART = "no-counterpart"
+    NO_GOLDEN = "no-golden"
+    OWN_VALUES = "own-values"
+    TOO_LARGE = "too-large"
+    NEAR_TIE = "near-tie"
+    PART_READ = "part-read"
+
+    @property
+    def text(self) -> str:
+        return _REASONS[self]
+
+
+_REASONS = {
+    Reason.NO_COUNTERPART: "the reference has no op like it, and nothing that was compared reads its result",
+    Reason.NO_GOLDEN: "no golden function tells what such a call makes",
+    Reason.OWN_VALUES: "each device holds a value of its own, and the reference has another mesh",
+    Reason.TOO_LARGE: "the values were too large in all to be kept",
+    Reason.NEAR_TIE: "the runs take other ways after a choice between values that agree within rounding",
+    Reason.PART_READ: "the host reads only a part of what the reference's host reads",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +102,8 @@ class OpDifference:
     lost: float = 0.0  # the part of the error that the op itself adds
     shape: tuple[int, ...] = ()  # of the result on each device
     dtype: str = ""
+    reason: Reason | None = None  # why it could not be compared
+    coarser_than: str = ""  # the reference's dtype, where the op loses precision by its own
 
     def __str__(self) -> str:
         if self.figures is None:
@@ -95,6 +129,7 @@ class Divergence:
     explanation: str
     module: str = ""
     callers: tuple[CallSite, ...] = ()  # of the function that the line stands in, the innermost first
+    against_float32: str = ""  # which side differs from float32, where that can be told
 
     def __str__(self) -> str:
         inside = f" in {self.module}" if self.module else ""
@@ -108,6 +143,7 @@ class Divergence:
                 f"  figures  PCC {self.pcc:.6f}, largest error {self.max_error:.3g} ({self.ulp:.0f} ulp), "
                 f"off by {self.error:.1e} where rounding explains {self.band:.1e}",
                 f"  cause    {self.cause.value}: {self.explanation}",
+                *([f"  float32  {self.against_float32}"] if self.against_float32 else []),
             ]
         )
 

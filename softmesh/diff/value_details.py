@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.diff.assembly import like, value_of, whole_of
-from softmesh.diff.judgement import Judged, Judgement
+from softmesh.diff.assembly import like
+from softmesh.diff.judged import Judged
+from softmesh.diff.judgement import Judgement
 from softmesh.mesh import MeshCoordinate
 from softmesh.train.equivalence.values import Value, spread
 
@@ -50,16 +51,14 @@ def detail_of(judgement: Judgement, judged: Judged) -> Detail | None:
 
 def _side_by_side(judgement: Judgement, judged: Judged) -> tuple[torch.Tensor, torch.Tensor, int] | None:
     """By device: what it holds, and what it should, with the mesh's dims first."""
-    if judged.measure is None or judged.expected is None:
+    side = judgement.sides.of(judged)
+    if judged.measure is None or side is None:
         return None
-    value = value_of(judgement.mine, judged.entry.outputs[judged.output])
-    expected = whole_of(judgement.theirs, judged.expected.stored)
-    if value is None or expected is None:
-        return None
+    value, expected = side
     words = judged.measure.value.dist
     data = value.data.expand(*map(max, value.data.shape[: words.lead], words.extents), *value.data.shape[words.lead :])
     found, dist = Value(data, words).combined()
-    dealt = spread(like(expected * judged.entry.scale if judged.entry.scale != 1 else expected, value), dist)
+    dealt = spread(like(expected, value), dist)
     if dealt is None or dealt.shape[dist.lead :] != found.shape[dist.lead :]:
         return None
     return found.float(), dealt.float().expand_as(found), dist.lead

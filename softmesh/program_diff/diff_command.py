@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from softmesh.alias import AliasRefused
+from softmesh.diff.allowance import Allowance
 from softmesh.diff.comparing import compared
 from softmesh.diff.comparison import DATABASES, PAGES, Comparison
 from softmesh.diff.golden_run import golden_run
 from softmesh.diff.recording import Recording
+from softmesh.diff.result import Reason
 from softmesh.diff.saved_tensors import matched, read_saved
 from softmesh.errors import MeshError, SoftmeshError
 from softmesh.one_device import on_one_device
@@ -45,6 +48,14 @@ class _Refusal(click.ClickException):
     help="one-device, float32, golden, another FILE.py, a commit, a folder of dumped tensors, or a safetensors file.",
 )
 @click.option("--tolerance", type=Number(min=0), metavar="E", help="Accept relative errors up to E in every dtype.")
+@click.option(
+    "--allow-uncompared",
+    "allowed",
+    multiple=True,
+    metavar="N|REASON",
+    help=f"Accept N ops that could not be compared, or those of a reason: {', '.join(one.value for one in Reason)}. "
+    "May be given several times.",
+)
 @click.option("--all", "show_all", is_flag=True, help="List every op, not only the least exact ones.")
 @click.option("-o", "--output", metavar="FILE", help="Write a page (.html) or TT-NN Visualizer's database (.sqlite).")
 @click.argument("file")
@@ -56,6 +67,7 @@ def diff(
     system: str | None,
     against: str,
     tolerance: float | None,
+    allowed: tuple[str, ...],
     show_all: bool,
     output: str | None,
 ) -> None:
@@ -68,13 +80,21 @@ def diff(
       softmesh diff model.py --against HEAD~1 -o records.sqlite
       softmesh diff model.py --against tensors_of_a_card/
 
-    Exit code 1 where something diverges, 2 where the two cannot be compared. What the programs print goes to stderr.
+    \b
+    Exit codes:
+      0  the two are equal, within rounding
+      1  a mistake: an op of the program differs
+      2  wrong usage, or a program or a reference that does not run
+      3  something could not be compared (--allow-uncompared turns it into 0)
+
+    What the programs print goes to stderr.
     """
     try:
         _check(file, as_module, against, output)
         if system is not None:
             choose_in_environment(system, ())
-        found = _compared(file, args, as_module, against, tolerance)
+        allowance = Allowance.of(allowed, "diff")
+        found = replace(_compared(file, args, as_module, against, tolerance), allowance=allowance)
     except (SoftmeshError, AliasRefused) as error:
         raise _Refusal(str(error)) from None
     if show_all:
@@ -84,7 +104,7 @@ def diff(
     if output is not None:
         found.save(output, f"{file} against {against}")
         echo(f"written: {output}")
-    sys.exit(0 if found.agrees else 1)
+    sys.exit(found.exit_code)
 
 
 def _check(file: str, as_module: bool, against: str, output: str | None) -> None:

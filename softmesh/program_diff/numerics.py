@@ -21,7 +21,7 @@ from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.fidelity_loss import PRODUCTS, fidelity_losses
 from softmesh.diff.golden_run import golden_run
 from softmesh.diff.hop_rounding import HopRounding, hop_rounding
-from softmesh.diff.judgement import Judged
+from softmesh.diff.judged import Judged
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Figures
 from softmesh.errors import MeshError

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import seeded_attention
+import seeded_diffusion
 import seeded_experts
 import seeded_loops
 import seeded_vision
@@ -30,6 +31,7 @@ PROGRAMS: dict[str, Callable[[Desk], torch.Tensor]] = {
     "perceptron": seeded_loops.perceptron,
     "cached": seeded_loops.cached,
     "replayed": seeded_loops.replayed,
+    "diffusion": seeded_diffusion.run,
 }
 ROW_OF_8, TWO_ROWS, GALAXY, SQUARE = (1, 8), (2, 4), (4, 8), (4, 4)
 
@@ -87,7 +89,7 @@ def case(program: str, mistake: str, ops: str, *causes: Cause, mesh: tuple[int, 
 
 
 A, E, V = (partial(case, name) for name in ("attention", "experts", "vision"))
-P, K, T = (partial(case, name) for name in ("perceptron", "cached", "replayed"))
+P, K, T, D = (partial(case, name) for name in ("perceptron", "cached", "replayed", "diffusion"))
 C = Cause
 MISTAKES = (
     A("heads taken for tokens", "reshape|permute", C.OTHER_PROGRAM, C.REORDERED, C.OTHER_ARGUMENT, C.UNKNOWN),
@@ -183,6 +185,8 @@ MISTAKES = (
         C.STALE_CACHE,
         C.OTHER_VALUES,
     ),
+    D("order of the chunks", "add", C.OTHER_INPUT),
+    D("order of the chunks", "add", C.OTHER_INPUT, mesh=SQUARE),
 )
 SPELLINGS = (  # other ways to write the same attention
     (TWO_ROWS, "weights in bfp8"),

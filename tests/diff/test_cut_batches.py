@@ -68,5 +68,13 @@ def test_a_mistake_of_such_rows_is_named(name: str, tmp_path: Path) -> None:
 
 def test_tokens_that_nearly_tie_end_a_comparison_and_raise_no_alarm() -> None:
     result = diff(LLAMA / "run.py", "--tokens", "64")
-    assert result.exit_code == 0, result.stdout
+    assert result.exit_code == 3, result.stdout
+    assert "No divergence" in result.stdout
     assert "What follows is not compared" in result.stdout
+    assert re.search(r"Not compared: \d+ of \d+ ops, from \w+ at \w+.py:\d+ on", result.stdout), result.stdout
+    assert "for near-tie" in result.stdout
+
+
+def test_a_reason_that_is_allowed_leaves_a_comparison_equal() -> None:
+    arguments = ["diff", str(LLAMA / "run.py"), "--allow-uncompared", "near-tie", "--", "--tokens", "64"]
+    assert CliRunner().invoke(commands, arguments).exit_code == 0
