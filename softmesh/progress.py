@@ -1,15 +1,17 @@
 """Progress bars of long work, in a terminal (on the error stream) and in a notebook; elsewhere nothing is shown.
 
-Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one.
+Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one. Long work that is `counted` writes a
+line there now and then.
 """
 
 from __future__ import annotations
 
 import html
+import itertools
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +19,7 @@ from softmesh.terminal_text import console
 
 _Item = TypeVar("_Item")
 _QUIET_SECONDS, _REDRAW_SECONDS = 0.5, 0.1
+_FIRST_LINE_SECONDS = 5.0
 
 
 def is_terminal() -> bool:
@@ -61,6 +64,47 @@ def working(doing: str) -> Iterator[None]:
             yield
     else:
         yield
+
+
+@contextmanager
+def counted(doing: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """Yields what is to be called for each item that is done; without a total nobody knows how many there will be."""
+    if is_notebook():
+        done = itertools.count(1)
+        with NotebookBar(doing, total) as bar:
+            yield lambda: bar.show(next(done))
+    elif is_terminal():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task(doing, total=total)
+            yield lambda: bars.advance(task)
+    else:
+        yield _Lines(doing, total).step
+
+
+class _Lines:
+    """Progress where there is no terminal: a line after 5 seconds, and each time when twice as many have passed."""
+
+    def __init__(self, doing: str, total: int | None) -> None:
+        self._doing, self._total, self._done = doing, total, 0
+        self._start = time.monotonic()
+        self._next = self._start + _FIRST_LINE_SECONDS
+
+    def step(self) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if now < self._next:
+            return
+        spent = now - self._start
+        self._next = now + spent
+        text = f"{self._doing}: {self._done:,} after {spent:.0f} s"
+        if self._total is not None and self._total >= self._done:
+            left = spent * (self._total - self._done) / self._done
+            text = f"{self._doing}: {self._done:,} of {self._total:,} after {spent:.0f} s, about {left:.0f} s left"
+        print(text, file=sys.stderr, flush=True)
 
 
 class NotebookBar:

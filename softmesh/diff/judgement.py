@@ -30,7 +30,7 @@ from softmesh.diff.sides import Sides
 from softmesh.diff.stand_ins import StandIns
 from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
 from softmesh.diff.value_store import Stored
-from softmesh.progress import tracked
+from softmesh.progress import counted
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _MOST_GROWN = 0.5  # of a value, what may be put down to its inputs without a look at what the op makes of them
@@ -69,8 +69,10 @@ class Judgement:
         self._off: dict[int, float] = {}  # values that are wrong, or made of such, and how far off
         self.parted = False
         self.judged: list[Judged] = []
-        for entry in tracked(mine.entries, "comparing op by op"):
-            self.judged.append(self._judge(entry))
+        with counted("comparing ops", len(mine.entries)) as done:
+            for entry in mine.entries:
+                self.judged.append(self._judge(entry))
+                done()
         look_for_unread(self.judged, mine, theirs)
         self.first = Blame(self.sides, self.judged, self._off, self._known_of, self._batch_reads).first
         cover(self.judged, mine, self._known_of, is_by_op=theirs.is_by_op)

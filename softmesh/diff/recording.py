@@ -23,7 +23,7 @@ from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
-from softmesh.progress import working
+from softmesh.progress import counted
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.grad_mode import GRADIENTS
@@ -62,8 +62,10 @@ class Held(NamedTuple):
 class Recorder:
     """Reads the stream of commands, and the calls that lead to them, and keeps every value in a file."""
 
-    def __init__(self, run: Recording, module_of: Callable[[], str] | None, is_reference: bool) -> None:
-        self.run = run
+    def __init__(
+        self, run: Recording, module_of: Callable[[], str] | None, is_reference: bool, done: Callable[[], None]
+    ) -> None:
+        self.run, self._done = run, done
         self._module_of = module_of
         self._is_reference = is_reference
         self._is_silent = False
@@ -151,6 +153,7 @@ class Recorder:
             is_captured=self._is_capturing,
         )
         run.entries.append(entry)
+        self._done()
         if command.name not in READS:
             self.gradients.made_by(entry)
             if GRADIENTS.in_use:
@@ -279,14 +282,18 @@ def recorded(
     In a reference on one device, collectives that are refused there hand on what they were given.
     """
     run = Recording(ValueStore(twin=None if twin is None else twin.store))
-    recorder = Recorder(run, module_of, is_reference)
+    doing = "ops of the reference" if is_reference else "ops of the program"
+    with counted(f"running {doing}", None if twin is None else len(twin.entries)) as done:
+        _record(run, Recorder(run, module_of, is_reference, done), program)
+    if run.store.size > _MUCH:
+        gc.collect()  # models hold themselves in cycles, and the next run needs their memory
+    return run
+
+
+def _record(run: Recording, recorder: Recorder, program: Callable[[], object]) -> None:
     watching = recorder.gradients.watching()
-    doing = working("running the reference" if is_reference else "running the program")
-    with doing, same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
+    with same_random_numbers(), observe(recorder), intercepting(recorder.called), watching:
         try:
             run.result = program()
         except Exception as error:
             run.error = error
-    if run.store.size > _MUCH:
-        gc.collect()  # models hold themselves in cycles, and the next run needs their memory
-    return run

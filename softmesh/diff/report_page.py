@@ -11,6 +11,7 @@ from typing import NamedTuple
 from softmesh.diff.result import OpDifference
 from softmesh.diff.value_details import Detail, Spread
 from softmesh.mesh import MeshCoordinate
+from softmesh.progress import tracked
 from softmesh.report.estimates.page_colours import PAPER, STEPS, heat
 from softmesh.report.estimates.page_style import STYLE
 from softmesh.report.schedules.player_page import embedded
@@ -155,7 +156,7 @@ def _values(ops: Sequence[OpDifference], first: int | None, details: Details) ->
     measured = [one for one in ops if one.figures is not None]
     near = {one.number for one in _chosen(measured, first, _MOST_CHIP_DETAILS)}
     kept: dict[str, object] = {}
-    for one in _chosen(measured, first, _MOST_DETAILS):
+    for one in tracked(_chosen(measured, first, _MOST_DETAILS), "collecting values"):
         found = details(one.number)
         if found is None:
             continue

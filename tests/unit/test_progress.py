@@ -100,3 +100,36 @@ def test_a_training_in_a_notebook_shows_loss_and_rate(pages, capsys):
 
 def test_a_terminal_and_a_script_are_no_notebook():
     assert not progress.is_notebook()
+
+
+@pytest.mark.parametrize(
+    ("total", "said"), [(3, "running ops: 1 of 3 after 0 s, about 0 s left"), (None, "running ops: 1 after 0 s")]
+)
+def test_long_counted_work_writes_lines_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int | None, said: str
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 0.0)
+    with progress.counted("running ops", total) as done:
+        done()
+    assert capsys.readouterr().err.strip() == said
+
+
+def test_short_counted_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.counted("running ops", 2) as done:
+        done()
+        done()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("total", [None, 2])
+def test_counted_work_shows_a_bar_in_a_terminal_and_in_a_notebook(monkeypatch, pages, total):
+    with progress.counted("running ops", total) as done:
+        done()
+    assert "running ops" in pages[0]
+    monkeypatch.setattr(progress, "is_notebook", lambda: False)
+    seen = Terminal()
+    monkeypatch.setattr("sys.stderr", seen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.counted("running ops", total) as done:
+        done()
+    assert "running ops" in seen.getvalue()
