@@ -52,7 +52,7 @@ class Comparison:
 
     @property
     def compared(self) -> list[OpDifference]:
-        return [one for one in self.ops if one.figures is not None]
+        return [one for one in self.ops if one.figures is not None and one.verdict is not Verdict.NOT_COMPARED]
 
     def worst(self, count: int = _SHOWN) -> list[OpDifference]:
         """The ops that lose most precision by themselves, the worst first."""

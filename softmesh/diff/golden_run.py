@@ -8,7 +8,7 @@ import torch
 
 from softmesh.diff.assembly import measured, own_axes, value_of, whole_of
 from softmesh.diff.golden_values import golden_of, wholes
-from softmesh.diff.recording import READS, Entry, Recording
+from softmesh.diff.recording import MOVING, READS, Entry, Recording
 from softmesh.diff.tolerances import UNITS, unit
 from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.hardware.enums import DataType
@@ -55,11 +55,11 @@ def _unchanged(run: Recording, entry: Entry) -> list[Value] | None:
 
 
 def _moved(run: Recording, entry: Entry) -> list[Value] | None:
-    """What a collective read, put together: it moves a value, and leaves it what it is."""
+    """What a collective read, put together, where it moves a value and leaves it what it is; others are not told."""
     value = value_of(run, entry.inputs[0])
     if value is None:
         return None
-    if LOCAL not in value.words:
+    if LOCAL not in value.words and entry.name.rpartition(".")[2] in MOVING:
         return [_on_host(whole("a value", value))]
     made, dtype = whole_of(run, entry.outputs[0]), entry.outputs[0].dtype
     read = None if made is None else measured(value, made, dtype)

@@ -38,7 +38,7 @@ _MUCH = 64 << 20  # bytes of values
 _STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
 _CAPTURE = {"begin_trace_capture": True, "end_trace_capture": False}
-_MOVING = (
+MOVING = (  # collectives that leave a value what it is
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
 )
@@ -91,7 +91,7 @@ class Recorder:
 
     def _alone(self, op: EntryPoint, given: Sequence[Any]) -> Tensor | None:
         """What a collective would move that is called on one device, where it is refused and has nothing to do."""
-        if not (self._is_reference and op.reads_other_devices and op.name.rpartition(".")[2] in _MOVING):
+        if not (self._is_reference and op.reads_other_devices and op.name.rpartition(".")[2] in MOVING):
             return None
         tensor = next((one for one in given if isinstance(one, Tensor)), None)
         device = None if tensor is None else tensor.storage.device

@@ -103,6 +103,19 @@ def test_a_call_without_a_golden_function_is_not_passed_over() -> None:
     assert found.exit_code == 3
 
 
+def test_a_message_between_devices_is_no_mistake_against_golden_functions() -> None:
+    def passed_on() -> None:
+        with opened(Form("", (1, 4))) as desk:
+            block, received = put(desk, drawn(1, 1, 32, 128), None, 3), put(desk, torch.zeros(1, 1, 32, 128), None, 3)
+            ttnn.point_to_point(block, ttnn.MeshCoordinate(0, 0), ttnn.MeshCoordinate(0, 1), output_tensor=received)
+            desk.read(ttnn.neg(received))
+
+    mine = recorded(passed_on)
+    found = compared(mine, golden_run(mine), pairs={one.number: one.number for one in mine.entries})
+    assert found.first is None, str(found)
+    assert {one.op for one in found.uncompared} == {"point_to_point"}
+
+
 # -- pieces ------------------------------------------------------------------------------------------
 
 
