@@ -1,7 +1,7 @@
-"""Progress bars of long work, in a terminal (on the error stream) and in a notebook; elsewhere nothing is shown.
+"""Progress of long work: a bar in a terminal (on the error stream) and in a notebook, lines elsewhere.
 
-Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one. Long work that is `counted` writes a
-line there now and then.
+Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one: after five seconds a line says how
+much is done and how long the rest takes, and again when twice as much time has passed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from softmesh.terminal_text import console
 _Item = TypeVar("_Item")
 _QUIET_SECONDS, _REDRAW_SECONDS = 0.5, 0.1
 _FIRST_LINE_SECONDS = 5.0
+_THREAD = threading.local()
 
 
 def is_terminal() -> bool:
@@ -33,18 +34,18 @@ def is_notebook() -> bool:
 
 
 def tracked(items: Sequence[_Item], doing: str) -> Iterator[_Item]:
-    """The items, with a bar that tells how many of them are done; it goes away with the last."""
-    if is_notebook():
-        with NotebookBar(doing, len(items)) as bar:
-            for done, item in enumerate(items, 1):
-                yield item
-                bar.show(done)
-    elif is_terminal():
-        from rich.progress import track
-
-        yield from track(items, doing, console=console(stderr=True), transient=True)
-    else:
+    """Yield the items, and show how many are done and how long the rest takes. Within another one, show nothing."""
+    if getattr(_THREAD, "is_tracking", False):
         yield from items
+        return
+    _THREAD.is_tracking = True
+    try:
+        with counted(doing, len(items)) as done:
+            for item in items:
+                yield item
+                done()
+    finally:
+        _THREAD.is_tracking = False
 
 
 @contextmanager

@@ -53,6 +53,7 @@ from softmesh.bench.harness import (
     timed,
 )
 from softmesh.bench.peer_process import PROCESSES, PeerMissing, interpreted, peer_or_note
+from softmesh.progress import tracked
 
 OURS, TORCH, MACHINE, COPY, JAX, MPI = "softmesh", "torch", "machine", "copy", "JAX", "MPI"
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -221,10 +222,9 @@ def percents(work: Work, seen: Mapping[str, Timing], bytes_of_machine: int) -> t
 
 def measure_all(effort: Effort, others: Mapping[str, CollectivePeer | None]) -> list[Row]:
     rows = []
-    for dtype in DTYPES:
-        for work in effort.works(dtype):
-            with connected_mesh(1, work.devices) as mesh:
-                rows.append(measure(work, effort, mesh, others))
+    for work in tracked([work for dtype in DTYPES for work in effort.works(dtype)], "collectives"):
+        with connected_mesh(1, work.devices) as mesh:
+            rows.append(measure(work, effort, mesh, others))
     return rows
 
 

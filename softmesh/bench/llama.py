@@ -40,6 +40,7 @@ from softmesh.bench.harness import (
     timed,
     under_fabric,
 )
+from softmesh.progress import tracked
 from softmesh.runtime.torch_device import chosen_torch_device
 from softmesh.tensor.pearson_correlation import pearson_correlation_coefficient
 
@@ -352,7 +353,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     effort = QUICK if given.quick else Effort()
     example = load_example(given.example)
     with under_fabric():
-        rows = [row for dtype in DTYPES for row in measure(example, effort, dtype)]
+        rows = [row for dtype in tracked(list(DTYPES), "a Llama") for row in measure(example, effort, dtype)]
     fell = present(rows, effort.load, given)
     return fell if all(row.agrees for row in rows) else 1
 

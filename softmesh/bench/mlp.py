@@ -45,6 +45,7 @@ from softmesh.bench.harness import (
     timed,
 )
 from softmesh.bench.peer_process import PeerProcess, interpreted, jax_worker, peer_or_note
+from softmesh.progress import tracked
 
 # The workload. TT-NN has it in three forms, which differ in what is split over the devices and in what travels
 # between them.
@@ -258,10 +259,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             note,
         ),
     ):
-        for count in sizes.rows:
-            drawn = Operands.random(count, sizes.width, sizes.inner)
-            for form, (dtype, (_, torch_dtype)) in product(FORMS, DTYPES.items()):
-                rows += measure(form, dtype, drawn.to(torch_dtype), sizes, mesh, jax)
+        cases = list(product(sizes.rows, FORMS, DTYPES.items()))
+        drawn = {count: Operands.random(count, sizes.width, sizes.inner) for count in sizes.rows}
+        for count, form, (dtype, (_, torch_dtype)) in tracked(cases, "MLPs"):
+            rows += measure(form, dtype, drawn[count].to(torch_dtype), sizes, mesh, jax)
     fell = present(rows, sizes, note, given)
     return fell if all(r.agrees for r in rows) else 1
 

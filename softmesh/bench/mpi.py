@@ -35,6 +35,7 @@ from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
 from softmesh.hardware import Arch
 from softmesh.processes.bindings.bindings_writer import bindings_text, graph_text
 from softmesh.processes.bindings.rank_bindings import RankBinding
+from softmesh.progress import tracked
 
 # Jobs: a mesh over several ranks is started by tt-run, the bare processes by mpirun.
 
@@ -194,7 +195,7 @@ def row_of(ranks: int, measured: Mapping[str, Any]) -> Row:
 def measure(effort: Effort, folder: Path) -> MpiFigures:
     rows = [
         row_of(ranks, row)
-        for ranks in effort.ranks
+        for ranks in tracked(effort.ranks, "jobs of more and more ranks")
         for row in measured_by_ranks(ranks, folder, effort.order(effort.bytes_per_rank, WORKS))
     ]
     (note,) = measured_by_ranks(min(effort.ranks), folder, effort.order((), [NOTE]))
@@ -209,7 +210,7 @@ def measure_reporting(effort: Effort, folder: Path) -> list[ReportingOverhead]:
     """Jobs with and without a launcher that listens, in turns; the fastest of each."""
     ranks, works = min(effort.ranks), ("all_reduce", "all_gather")
     seen: dict[bool, dict[tuple[str, int, int], float]] = {True: {}, False: {}}
-    for _ in range(effort.reporting_jobs):
+    for _ in tracked(range(effort.reporting_jobs), "jobs with and without a launcher that listens"):
         for plain, best in seen.items():
             for row in measured_by_ranks(ranks, folder, effort.order(effort.reporting_sizes, works, plain=plain)):
                 key = (row["work"], row["devices"], row["bytes"])

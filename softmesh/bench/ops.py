@@ -35,6 +35,7 @@ from softmesh.bench.harness import (
     table,
     timed,
 )
+from softmesh.progress import tracked
 
 MESHES = {1: (1, 1), 8: (2, 4), 32: (4, 8), 256: (16, 16), 1024: (32, 32)}
 _TILE = 32
@@ -158,7 +159,7 @@ def compare(cases: Sequence[Case], rounds: int, seconds: float) -> list[tuple[Ti
 
 def measure_small_ops(effort: Effort) -> list[SmallOp]:
     measured = []
-    for devices in effort.devices:
+    for devices in tracked(effort.devices, "small ops, on more and more devices"):
         with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[devices])) as mesh:
             for dtype in DTYPES:
                 cases = small_cases(Operands(mesh, dtype, _TILE, _TILE))
@@ -172,7 +173,7 @@ def measure_small_ops(effort: Effort) -> list[SmallOp]:
 def measure_rates(effort: Effort) -> list[Rate]:
     measured = []
     with ttnn.create_mesh_device(ttnn.MeshShape(MESHES[8])) as mesh:
-        for dtype in DTYPES:
+        for dtype in tracked(list(DTYPES), "rates of big tensors"):
             o = Operands(mesh, dtype, effort.big_rows, effort.big_columns)
             elements, item = o.stacked[0].numel(), o.single.element_size()
             cases = [*elementwise_cases(o), data_parallel_product(o)]

@@ -43,6 +43,7 @@ from softmesh.bench.harness import (
 )
 from softmesh.bench.peer_process import PROCESSES, PeerMissing, interpreted, peer_or_note
 from softmesh.bench.unified_workload import FORMS, MeshWork, UnifiedPeer, Work, dtensor_process, jax_process
+from softmesh.progress import tracked
 
 OURS, HAND, JAX, DTENSOR = "unified", "by hand", "JAX", "DTensor"
 
@@ -127,7 +128,7 @@ def measure(work: Work, effort: Effort, mesh: ttnn.MeshDevice, others: Mapping[s
 
 def measure_all(effort: Effort, others: Mapping[str, UnifiedPeer | None]) -> list[Row]:
     rows = []
-    for work in effort.works():
+    for work in tracked(effort.works(), "unified products"):
         with connected_mesh(*work.mesh) as mesh:
             rows.append(measure(work, effort, mesh, others))
     return rows

@@ -133,3 +133,16 @@ def test_counted_work_shows_a_bar_in_a_terminal_and_in_a_notebook(monkeypatch, p
     with progress.counted("running ops", total) as done:
         done()
     assert "running ops" in seen.getvalue()
+
+
+def test_items_within_items_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 0.0)
+    for _ in progress.tracked(range(2), "measuring"):
+        assert list(progress.tracked("ab", "rounds")) == ["a", "b"]
+    assert list(progress.tracked("c", "afterwards")) == ["c"]
+    said = capsys.readouterr().err
+    assert "measuring: 1 of 2 after 0 s, about 0 s left" in said
+    assert "rounds" not in said
+    assert "afterwards: 1 of 1" in said
