@@ -125,11 +125,10 @@ class _ShapesOnly(TorchDispatchMode):
         if most >= LARGE and facts.of_zeros is not None:
             return facts.of_zeros(*args, **named)
         form = self._form(func, args, named)
-        if form is None:
-            return tree_map(_emptied, func(*args, **named))
-        if most < LARGE and all(one.numel() < LARGE for one in _tensors((form,))):
-            return func(*args, **named)
-        return _emptied(form) if isinstance(form, torch.Tensor) else tree_map(_emptied, form)
+        made = func(*args, **named) if form is None else form  # what depends on values has no form
+        if most < LARGE and all(one.numel() < LARGE for one in _tensors((made,))):
+            return func(*args, **named) if form is not None else made
+        return _emptied(made) if isinstance(made, torch.Tensor) else tree_map(_emptied, made)
 
     def _learn(self, func: Any) -> _Facts:
         schema = func._schema

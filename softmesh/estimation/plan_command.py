@@ -94,7 +94,8 @@ def plan(file: str, args: tuple[str, ...], **given: Any) -> None:
     FILE is a Python file, or FILE:NAME, with a function that is written as on one device. It is called without
     values, with a mesh of one chip for its parameter `device` and with ARGS, which are written name=value. NAME may
     be a torch module too, with shapes as ARGS: x=1x32x512, tokens=1x32:int64. A file without a function of a device
-    is run as a program with ARGS, on one device wherever it opens a mesh.
+    is run as a program with ARGS, on one device wherever it opens a mesh; what it prints is not shown. The plan's
+    outputs are what the function returns, and all results that are read on the host.
 
     \b
     Examples:
@@ -125,13 +126,16 @@ def _run(file: str, args: tuple[str, ...], given: dict[str, Any]) -> None:
         if not isinstance(wanted.function, WholeProgram):
             raise
         end = wanted.function.early_end()
-        before = f" before it ended with {end}" if end else ""
         raise ArgumentError(
-            f"{file}, run as a program, called no op on a device{before}: there is nothing to plan. A function of a "
-            f"device or a torch module in it is planned as {file}:NAME."
+            f"{file}, run as a program on one device, {error.why}.{f' It ended with {end}.' if end else ''} A function "
+            f"of a device or a torch module in it is planned as {file}:NAME."
         ) from error
     if isinstance(wanted.function, WholeProgram) and (end := wanted.function.early_end()):
-        echo(f"{file} ended with {end}: what it did before is planned. It is run without values.", err=True)
+        echo(
+            f"Warning: {file} ended with {end}. What it did before is planned, and nothing that would come after. It "
+            f"was run on one device{wanted.function.without_values()}.",
+            err=True,
+        )
     _tell(found, given)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.planner.leaf_names import LeafNames
 from softmesh.planner.one_chip_mesh import one_chip_mesh
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
+from softmesh.planner.refused_commands import RefusedCommands
 from softmesh.planner.relaid_copies import as_copy
 from softmesh.planner.training.captured_training import CapturedTraining
 from softmesh.runtime.commands import Command, observe
@@ -31,15 +32,19 @@ from softmesh.systems.chip import Chip
 from softmesh.tensor.gradient_sums import GradientSums
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import to_torch
+from softmesh.tensor.undefined import LEAVING_LISTENERS
 from softmesh.value_free import without_values
 
 DEVICE_NAMES = ("device", "mesh_device", "mesh")  # a parameter of this name is given the one-chip mesh
 _MOST_OPS = 20_000
 _SIGNPOST = "signpost "
 _ORDERED_BY_SHARDS = ("experimental.nlp_create_qkv_heads", "transformer.split_query_key_value_and_split_heads")
-_SAME = ("to_device", "move", "reallocate", "experimental.quasar.move", "experimental.quasar.reallocate")
-_ASSIGNS = ("copy", "copy_host_to_device_tensor")
-_READS = ("to_torch", "from_device", "copy_device_to_host_tensor", "compose")
+_SAME = (
+    *("to_device", "from_device", "Tensor.__deepcopy__"),
+    *("move", "reallocate", "experimental.quasar.move", "experimental.quasar.reallocate"),
+)
+_ASSIGNS = ("copy", "copy_host_to_device_tensor", "copy_device_to_host_tensor")
+_FOLLOWED = frozenset({*_SAME, *_ASSIGNS})
 _KEEPING = (  # collectives that leave, on one device, what they are given
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root", "all_to_all"),
@@ -47,7 +52,15 @@ _KEEPING = (  # collectives that leave, on one device, what they are given
 
 
 class NothingToPlan(MeshError):
-    """What was captured has no op."""
+    """What was captured has no op, or no result; `why` goes on from the name of the program."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"softmesh.plan: the function {why}.")
+        self.why = why
+
+
+class ValuesNeeded(MeshError):
+    """The program does not come to its end without values."""
 
 
 class TooManyOps(MeshError):
@@ -57,9 +70,13 @@ class TooManyOps(MeshError):
 def captured(function: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, Any] = (), *, chip: Chip) -> OpGraph:
     """What `function` computes of `inputs`, which are tensors or anything else that it takes.
 
-    A parameter called `device`, `mesh_device` or `mesh` that is not among the inputs gets a mesh of one chip.
+    A parameter called `device`, `mesh_device` or `mesh` that is not among the inputs gets a mesh of one chip. It is run
+    without values, and once more with them where it says that it needs them.
     """
-    return _captured(function, inputs, chip, None)
+    try:
+        return _captured(function, inputs, chip, None)
+    except ValuesNeeded:
+        return _captured(function, inputs, chip, {})
 
 
 def leaf_values(
@@ -81,6 +98,7 @@ def _captured(function: Callable[..., Any], inputs: Any, chip: Chip, values: dic
             observe(recorder),
             intercepting(recorder.called),
             recorder.training.taken_over(),
+            recorder.told_of_reads(),
         ):
             result = function(*args, **kwargs)
         return recorder.graph(result)
@@ -125,11 +143,28 @@ class _Recorder:
         self._names = LeafNames(function, args, kwargs)
         self._scope = ""
         self._is_inside = False
+        self._refused = RefusedCommands(_FOLLOWED)
         self.training = CapturedTraining(self._number, self._names.say)
 
     def on_command(self, command: Command) -> None:
         if command.name.startswith(_SIGNPOST):
             self._scope = command.name.removeprefix(_SIGNPOST)
+        elif not self._is_inside:
+            self._refused.check(command, self._nodes, self._numbers)
+
+    @contextmanager
+    def told_of_reads(self) -> Iterator[None]:
+        LEAVING_LISTENERS.append(self._note_read)
+        try:
+            yield
+        finally:
+            LEAVING_LISTENERS.remove(self._note_read)
+
+    def _note_read(self, tensor: Tensor) -> None:
+        """Make an output of a value that the host looks at, and not of what an op reads on its own way."""
+        number = None if self._is_inside else self._known(tensor)
+        if number is not None:
+            self._read.append(number)
 
     def called(self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Proceed) -> Any:
         if self._is_inside:
@@ -151,9 +186,7 @@ class _Recorder:
         self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], result: Any
     ) -> None:
         """Of what is no op: where a tensor goes, and what comes from an input."""
-        if op.name in _READS:
-            self._read += [self._number(tensor) for tensor in tensors if id(tensor) in self._numbers]
-        elif op.name in _ASSIGNS and len(tensors) == 2:
+        if op.name in _ASSIGNS and len(tensors) == 2:
             self._assign(tensors[1], self._number(tensors[0]))
         elif isinstance(result, Tensor) and id(result) not in self._numbers:
             is_same = op.name in _SAME or isinstance(op, Unified)
@@ -193,11 +226,8 @@ class _Recorder:
             refs[at] = self._referred(bound[at], operands)
         tensors = [tensor for at in signature.operand_at for tensor in _tensors_of(bound[at])]
         written = [tensors[place] for place in op.definition.writes]
-        self._is_inside = True
-        try:
+        with self._looking_inside():
             result = proceed()
-        finally:
-            self._is_inside = False
         made = list(_tensors_of(result))
         if isinstance(result, list | tuple) and any(item is None for item in result):
             raise NotModelled(
@@ -230,23 +260,37 @@ class _Recorder:
             self.training.tape.note(op.name, given, made)
         return result
 
+    @contextmanager
+    def _looking_inside(self) -> Iterator[None]:
+        """In the block, calls and reads are no part of the graph."""
+        before, self._is_inside = self._is_inside, True
+        try:
+            yield
+        finally:
+            self._is_inside = before
+
     def _referred(self, value: Any, operands: list[int]) -> Any:
         if isinstance(value, Tensor):
             operands.append(self._number(value))
             return ValueRef(operands[-1])
         return tuple(self._referred(item, operands) for item in value) if isinstance(value, list | tuple) else value
 
-    def _number(self, tensor: Tensor) -> int:
+    def _known(self, tensor: Tensor) -> int | None:
         found = self._numbers.get(id(tensor))
         if found is None:
             found = self._by_memory.get((id(tensor.storage), tensor.spec))
         if found is None and id(tensor) not in self._from_host:
             found = self._seen_as_another(tensor)
+        return found
+
+    def _number(self, tensor: Tensor) -> int:
+        found = self._known(tensor)
         if found is None:
             role = Role.INPUT if id(tensor) in self._inputs else Role.WEIGHT
             found = self._new(tensor, role, self._names.name(tensor, len(self._values)))
             if self._leaf_values is not None:
-                self._leaf_values[self._values[found].name] = to_torch(tensor).clone()
+                with self._looking_inside():
+                    self._leaf_values[self._values[found].name] = to_torch(tensor).clone()
         self._assign(tensor, found)
         return found
 
@@ -276,10 +320,16 @@ class _Recorder:
 
     def graph(self, result: Any) -> OpGraph:
         if not self._nodes:
-            raise NothingToPlan("softmesh.plan: the function called no op on a device: there is nothing to plan.")
+            raise NothingToPlan("called no op on a device: there is nothing to plan")
         made = {number for node in self._nodes for number in node.results}
         outputs = [self._number(tensor) for tensor in _tensors_of(result)]
         outputs += [number for number in self._read if number in made]
+        outputs = outputs or self._changed_leaves(made)
+        if not outputs:
+            raise NothingToPlan(
+                "returns no tensor, and reads nothing of what its ops compute: the plan would have no result. Return "
+                "what is wanted, or read it on the host, with ttnn.to_torch for one"
+            )
         roles = self._written_roles(made)
         values = [
             value if (role := roles.get(self._root(value.number))) is None else _with_role(value, role)
@@ -287,6 +337,11 @@ class _Recorder:
         ]
         left = tuple(dict.fromkeys(outputs))
         return OpGraph(tuple(values), tuple(self._nodes), left, self.training.goes_back)
+
+    def _changed_leaves(self, made: set[int]) -> list[int]:
+        """The last versions of weights, caches and inputs that are changed in place: all that such a function does."""
+        last = {self._root(value.number): value.number for value in self._values if value.version_of is not None}
+        return [number for root, number in last.items() if root not in made]
 
     def _written_roles(self, made: set[int]) -> dict[int, Role]:
         """Of leaves that are changed in place: weights are read before, and the state of an optimizer only after."""

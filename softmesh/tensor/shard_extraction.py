@@ -16,6 +16,7 @@ from softmesh.tensor.padding import with_padding
 from softmesh.tensor.spec import make_spec
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import note_leaving
 
 _WHERE = "extract_shard"
 
@@ -23,6 +24,7 @@ _WHERE = "extract_shard"
 def extract_shard(self: Tensor, core: CoreCoord | int | None = None, *, core_id: int | None = None) -> Tensor:
     """The first shard of a core, given by its place or by its number among those with shards."""
     self.check_readable(_WHERE)
+    note_leaving(self)
     shards, shape = shards_of(self.spec), _shard_shape(self)
     if shards is None or self.storage.device is None or len(self.mesh_coordinates()) != 1:
         raise MeshError(

@@ -29,7 +29,7 @@ from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import warn_before_leaving
+from softmesh.tensor.undefined import note_leaving, warn_before_leaving
 
 A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(...)"
 
@@ -278,6 +278,7 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
 def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
     """As `from_device`, of what this process holds, without asking the others."""
     check_readable(tensor, doing)
+    note_leaving(tensor)
     data = alias(tensor.view_data().cpu())
     return Tensor.make(Storage(data, tensor.view_distribution(), None), tensor.spec, tensor.topology_label)
 

@@ -5,7 +5,7 @@ A mark lies with the storage, and goes along with what each device makes of its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from softmesh.tensor.written_part import WrittenPart
 if TYPE_CHECKING:
     from softmesh.tensor.tensor import Tensor
 
+LEAVING_LISTENERS: list[Callable[[Tensor], None]] = []  # called with each tensor whose values leave its devices
 _SHOWN = 4
 _CHOOSING = ("where",)  # of what it reads it takes a part, and that may be the part that was written
 # Ops that make a yes or no of a NaN, so that it cannot be seen in what they make.
@@ -163,8 +164,15 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     )
 
 
+def note_leaving(tensor: Tensor) -> None:
+    """Tell listeners that values leave the devices, for the host or for another mesh. Every kind of read calls this."""
+    for listener in LEAVING_LISTENERS:
+        listener(tensor)
+
+
 def warn_before_leaving(tensor: Tensor, doing: str, among: frozenset[MeshCoordinate] | None = None) -> None:
     """Called where values leave for the host or for another mesh, and nobody knows how much of them is looked at."""
+    note_leaving(tensor)
     warn_if_undefined(tensor, doing, among)
     if is_strict():
         _doubt_part(tensor, doing)

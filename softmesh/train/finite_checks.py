@@ -11,6 +11,7 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import from_device
+from softmesh.tensor.undefined import note_leaving
 
 _MOST_NAMED = 4
 
@@ -65,6 +66,7 @@ def _way_on(checkpoint: Path | None) -> str:
 
 def checked_loss(loss: Tensor, step: int, checkpoint: Path | None) -> float:
     """The mean of what the devices have as loss."""
+    note_leaving(loss)
     device = loss.device()
     whole = loss if device is None or device.ranks is None else from_device(loss)
     values = whole.pieces().detach().double().reshape(len(whole.view_distribution().coordinates()), -1).mean(1)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from softmesh.errors import MeshError
 from softmesh.placement.placements import Replicate, Shard
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import note_leaving
 
 Extents = tuple[int, ...]
 Where = tuple[int | slice, ...]
@@ -108,6 +109,7 @@ def cuts(source: StoredBlock, target: StoredBlock) -> list[Cut]:
 def stored_block(name: str, tensor: Tensor) -> StoredBlock:
     """How this process stores a parameter. One that has no meaning as one value is refused."""
     tensor.check_readable(f"a checkpoint of {name}")
+    note_leaving(tensor)
     storage = tensor.storage
     dist, device = storage.dist, storage.device
     for axis, word in enumerate(dist.placements):
