@@ -101,7 +101,7 @@ def plan(
     >>> found = softmesh.plan(model, "T3000", [tokens], constraints=[NotReplicated("layers.*.up")])
     >>> found.layout("layers.0.up"), found.seconds, found.gap
     """
-    until = time.monotonic() + _checked_limit(time_limit)
+    _check_limit(time_limit)
     _check_sizes(gap, stages)
     _check_program(function, inputs)
     _check_lists(constraints=constraints, dtypes=dtypes, down=down, taken=taken)
@@ -114,6 +114,7 @@ def plan(
     graph = captured(function, inputs, chip=choices[0].chip)
     check_constraints([*every, *dtypes], graph, len(choices[0].shape))
     own = replace(freedom, constraints=every, dtypes=(*freedom.dtypes, *dtypes))
+    until = time.monotonic() + time_limit
     with working("searching for the best plan"):
         return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
 
@@ -155,10 +156,11 @@ def best_plan(
 ) -> LayoutPlan:
     """`until`: by `time.monotonic()`. A pipeline is looked at where it can help, or where nothing fits without one."""
     started = time.monotonic()
-    if goal is Goal.TRAINING and stages not in (None, 1):
+    is_step = goal is Goal.TRAINING or graph.goes_back
+    if is_step and stages not in (None, 1):
         raise ArgumentError("softmesh.plan: a step of training is not cut into stages: leave stages out.")
-    cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or goal is not Goal.TRAINING]
-    may_help = goal is Goal.PREFILL and choices[0].opening is not None
+    cut = [one for choice in choices for one in with_pipelines(choice) if one.stages == 1 or not is_step]
+    may_help = goal is Goal.PREFILL and not is_step and choices[0].opening is not None
     first = [one for one in cut if (one.stages == stages if stages is not None else one.stages == 1 or may_help)]
     if not first:
         able = ", ".join(str(n) for n in sorted({one.stages for one in cut}))
@@ -201,10 +203,9 @@ def _refuse_goal(goal: object) -> Goal:
     raise ArgumentError(f"softmesh.plan: goal is one of {', '.join(_GOALS)}, got {goal!r}.")
 
 
-def _checked_limit(seconds: float) -> float:
+def _check_limit(seconds: object) -> None:
     if not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
         raise ArgumentError(f"softmesh.plan: time_limit is a number of seconds above 0, got {seconds!r}.")
-    return seconds
 
 
 def _check_program(function: object, inputs: object) -> None:

@@ -1,8 +1,9 @@
 """The search over a system: each mesh shape that it offers, whole or cut into the stages of a pipeline.
 
 First a bound for every mesh, the most promising first: what it could do if choices might be fractions, and memory were
-without limit. The cheapest plan so far is a limit to all others, so that most are given up by their bounds; those that
-could still be better are searched, one after the other, in the time that is left.
+without limit. No mesh takes more than a small part of the time for it before all others had their turn; one that needs
+more gets a first plan that splits along one axis only. The cheapest plan so far is a limit to all others, so that most
+are given up by their bounds; those that could still be better are searched, one after the other, in the time left.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from softmesh.distributed.layouts import Extents
 from softmesh.planner.first_assignment import Priced, first_assignment
 from softmesh.planner.goal import SLOWER_AT_BEST, Candidate, Goal, Opening, Stage
 from softmesh.planner.integer_program import Limits, PlacementSearch, Status, classes_in
+from softmesh.planner.narrower_problems import narrowed, widened
 from softmesh.planner.op_graph import OpGraph
 from softmesh.planner.op_strategies import StrategyFinder
 from softmesh.planner.pipeline_cuts import boundaries, cut, least_seconds, pipeline_seconds, ranked_pipeline_seconds
@@ -26,6 +28,7 @@ from softmesh.planner.problem_setup import Freedom, NoStrategy, problem_of
 from softmesh.systems.chip import Chip
 
 _LEAST_SECONDS = 2.0  # that a mesh is searched, whatever is left
+_GLANCE = 0.1  # of the time that is left, what one mesh may take before the others had their turn
 _MOST_STAGES = 16
 
 
@@ -194,16 +197,39 @@ class _Search:
         search = look.search = PlacementSearch(look.problem)
         if look.choice.stages > 1:
             pipeline = look.pipeline = PipelineSearch(search, self._goal, look.choice.stages)
-            pipeline.look(self._limits(self._deadline))
+            pipeline.look(self._limits(self._soon))
             look.bound = max(look.bound, pipeline.bound)
             self._take_staged(look, pipeline)
             return
-        bound, assignment = search.least(search.costs, self._limits(self._deadline))
+        bound, assignment = search.least(search.costs, self._limits(self._soon))
         look.bound = max(look.bound, bound)
         if assignment is not None and (cost := look.problem.cost(assignment)).fits:
             self._take(look, (assignment, cost))
-        else:
+            return
+        if assignment is None and look.bound < math.inf:
+            self._take_narrower(look)
+        if look.seconds is None:
             self._take_known(look)
+
+    def _take_narrower(self, look: _Look) -> None:
+        """The best plans that split along one axis only: they are found soon, where all of them together take long."""
+        assert look.problem is not None
+        axes = [axis for axis, n in enumerate(look.choice.shape) if n > 1]
+        for axis in axes if len(axes) > 1 else ():
+            narrow = narrowed(look.problem, axis)
+            if narrow is None or self._left <= 0:
+                continue
+            known = self._limits(self._soon)
+            solution = PlacementSearch(narrow).solved(known.until, known.gap, known.below)
+            if solution.assignment is not None:
+                assignment = widened(solution.assignment, narrow, look.problem)
+                self._take(look, (assignment, look.problem.cost(assignment)))
+
+    @property
+    def _soon(self) -> float:
+        """When a glance that began now is over, so that every mesh gets one."""
+        share = max(self._left * _GLANCE, min(_LEAST_SECONDS, self._left / 3))
+        return time.monotonic() + share
 
     def _limits(self, until: float) -> Limits:
         return Limits(until, self._gap, math.inf if self._best is None else self._best.ranked_seconds)

@@ -6,20 +6,26 @@ import dataclasses
 import math
 import re
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import softmesh as ttnn
-from softmesh import Replicate
+from softmesh import Replicate, train
+from softmesh.errors import ArgumentError
 from softmesh.estimation.plan_text import summary
 from softmesh.hardware import FabricConfig
+from softmesh.planner import integer_program, layout_plan, system_search
 from softmesh.planner.capture import captured
-from softmesh.planner.constraints import MemoryShare, Pinned
+from softmesh.planner.constraints import MemoryShare, MeshShapeIs, Pinned
 from softmesh.planner.first_assignment import first_assignment
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Status, solved
 from softmesh.planner.layout_plan import plan
+from softmesh.planner.linear_model import Answer, Costs, LinearModel
+from softmesh.planner.narrower_problems import narrowed, widened
 from softmesh.planner.parallel_degrees import degrees
 from softmesh.planner.pipeline_cuts import boundaries, cut
 from softmesh.planner.problem_setup import problem_of
@@ -166,6 +172,66 @@ def test_a_search_that_runs_out_of_time_returns_its_best_plan_and_the_gap() -> N
     assert found.cost.fits
     assert 0 <= found.gap <= 1
     assert found.bound <= found.cost.ranked_seconds * (1 + 1e-6)
+
+
+def step(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    class Model(train.Module):
+        def __init__(self) -> None:
+            initial = train.Initial(0)
+            self.up, self.down = (train.Linear(device, n, m, initial) for n, m in ((256, 1024), (1024, 256)))
+
+    model = Model()
+    x, y = (ttnn.from_torch(torch.zeros(1, 1, 512, 256), layout=ttnn.TILE_LAYOUT, device=device) for _ in range(2))
+    loss = train.mse_loss(model.down(ttnn.gelu(model.up(x))), y)
+    loss.backward()
+    train.AdamW(model, lr=1e-3).step()
+    return loss
+
+
+@pytest.mark.parametrize("model", [mlps, step])
+def test_a_mesh_that_cannot_be_solved_in_time_takes_nothing_from_what_others_find(
+    model: Callable[..., ttnn.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if programs for both axes of a mesh took all the time they may have, and smaller ones none."""
+    alone = [plan(model, "T3000", constraints=[MeshShapeIs(shape)]).seconds for shape in ((1, 8), (1, 4), (1, 2))]
+    now, largest, solving = 0.0, 0, LinearModel.relaxed
+
+    def slow(self: LinearModel, limit: float, costs: Costs) -> Answer:
+        nonlocal now, largest
+        largest = max(largest, self.size[0])
+        if self.size[0] < largest / 2:
+            return solving(self, 60.0, costs)
+        now += max(limit, 0.1)
+        return Answer(None, 0.0, True, False)
+
+    monkeypatch.setattr(LinearModel, "relaxed", slow)
+    for module in (layout_plan, system_search, integer_program):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    found = plan(model, "T3000")
+    assert found.status is Status.TIME_LIMIT
+    assert found.seconds <= min(alone) * 1.02
+
+
+def test_a_plan_for_one_axis_is_one_of_the_whole_mesh_and_takes_as_long() -> None:
+    mesh = next(one for one in meshes_of("T3000") if one.shape == (2, 4))
+    problem = problem_of(captured(mlps, {"layers": 2}, chip=mesh.chip), mesh.shape, mesh.lines, mesh.chip)
+    for axis in (0, 1):
+        narrow = narrowed(problem, axis)
+        assert narrow is not None
+        found = solved(narrow)
+        assert found.assignment is not None
+        assert found.cost is not None
+        cost = problem.cost(widened(found.assignment, narrow, problem))
+        assert cost.seconds == pytest.approx(found.cost.seconds)
+        assert cost.peak == found.cost.peak
+        assert cost.seconds >= solved(problem).bound * 0.999
+
+
+def test_a_step_with_gradients_is_not_cut_whatever_its_goal() -> None:
+    with pytest.raises(ArgumentError, match="not cut into stages"):
+        plan(step, "T3000", stages=2)
+    with pytest.raises(RuntimeError, match="cannot be kept together"):
+        plan(step, "T3000", constraints=[MemoryShare(1e-5)])
 
 
 def test_there_is_a_plan_before_the_search_begins() -> None:
