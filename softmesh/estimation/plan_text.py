@@ -6,8 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from softmesh.distributed.plan_table import size
+from softmesh.planner.explanation.compared_words import (
+    compared,
+    gap_words,
+    lost_words,
+    others,
+    seconds_text,
+    told_apart,
+)
 from softmesh.planner.explanation.own_ops import share_own_ops_could_save
-from softmesh.planner.goal import SLOWER_AT_BEST, Candidate, Goal
+from softmesh.planner.goal import Goal
+from softmesh.planner.integer_program import Status
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.parallel_degrees import degrees
 from softmesh.planner.placement_problem import LAUNCH_SECONDS
@@ -19,23 +29,24 @@ def summary(found: LayoutPlan) -> list[str]:
     """What is to be opened, what it takes, how far that may be from the best, and what else was looked at."""
     opening = found.opening
     told = " x ".join(f"{n} {kind}" for kind, n in degrees(found).items()) or "one device"
+    stopped = ", stopped by --time-limit: more may find a better plan" if found.status is Status.TIME_LIMIT else ""
     lines = [
         "" if opening is None else f"open      {_times(opening.shape)} of {opening.system}, {opening.fabric.name}",
         f"parallel  {told}",
-        f"{found.goal.value:9} {_seconds(found.seconds)}, at most {found.gap:.2%} above the best {_of_what(found)}",
-        f"memory    {found.memory / 1e9:.2f} of {found.problem.memory_bytes / 1e9:.2f} GB on each device",
-        f"search    {found.search_seconds:.1f} s, {found.status.value}",
-        f"bound     with {LAUNCH_SECONDS * 1e6:g} us for each launch it is {_seconds(found.ranked_seconds)}, "
-        f"and no plan of these can be below {_seconds(found.bound)}",
+        f"{found.goal.value:9} {seconds_text(found.seconds)}, {gap_words(found, _of_what(found))}",
+        f"memory    {size(found.memory)} of {size(found.problem.memory_bytes)} on each device",
+        f"search    {found.search_seconds:.1f} s{stopped}",
+        _bound(found),
     ]
     if opening is not None and opening.offset is not None:
         lines.insert(1, f"offset    {', '.join(map(str, opening.offset))}")
     for at, stage in enumerate(found.stages):
-        took = f"{_seconds(stage.seconds)}, {stage.memory / 1e9:.2f} GB on each device"
+        sent = f" and {seconds_text(stage.send_seconds)} to hand on" if stage.send_seconds else ""
+        took = f"{seconds_text(stage.seconds)}{sent}, {size(stage.memory)} on each device"
         lines.append(f"stage {at:<3} {_times(found.mesh_shape)}, {stage.layers} layers, {took}")
-    for one in found.candidates:
-        if one.why:
-            lines.append(f"not       {_times(one.shape)} in {one.stages} stage(s): {_lost(one)}")
+    for one in others(found):
+        stages = f" in {one.stages} stages" if one.stages > 1 else ""
+        lines.append(f"not       {_times(one.shape)}{stages}: {lost_words(found, one)}")
     if found.goal is Goal.TRAINING:
         lines.append("not       in several stages: a step of training is not cut")
     saved = share_own_ops_could_save(found)
@@ -45,15 +56,20 @@ def summary(found: LayoutPlan) -> list[str]:
 
 
 def _of_what(found: LayoutPlan) -> str:
-    """All that was looked at: what is no plan has a line of its own."""
-    count = len(found.candidates)
-    return "for this mesh" if count < 2 else f"of {count} meshes and stages that were looked at"
+    every = compared(found)
+    if len(every) < 2:
+        return "for this mesh"
+    kinds = "meshes and pipelines" if any(one.stages > 1 for one in every) else "meshes"
+    return f"of the {len(every)} {kinds} compared"
 
 
-def _lost(one: Candidate) -> str:
-    if one.seconds is not None:
-        return f"{_seconds(one.seconds)}, {one.why}"
-    return f"{one.why}: {_seconds(one.bound)}" if one.why == SLOWER_AT_BEST else one.why
+def _bound(found: LayoutPlan) -> str:
+    """What the gap is made of; nothing where there is none."""
+    ranked, least = told_apart(found.ranked_seconds, found.bound)
+    if ranked == least:
+        return ""
+    launch = f"{LAUNCH_SECONDS * 1e6:g} us for each launch"
+    return f"bound     counted with {launch} it takes {ranked}, and no plan takes less than {least}"
 
 
 def document(found: LayoutPlan) -> dict[str, Any]:
@@ -90,7 +106,3 @@ def _or_none(bound: float) -> float | None:
 
 def _times(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds < 1 else f"{seconds:.3f} s"

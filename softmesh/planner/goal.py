@@ -7,7 +7,7 @@ from enum import Enum
 
 from softmesh.hardware import FabricConfig
 
-SLOWER_AT_BEST = "at its fastest it takes longer"  # why a mesh is not searched: by its bound
+SLOWER_AT_BEST = "no plan on it is faster by more than the gap"  # why a mesh is not searched: by its bound
 
 
 class Goal(Enum):

@@ -102,9 +102,9 @@ def test_a_bound_and_the_time_it_bounds_are_of_one_measure(goal: str, stages: in
     found = plan(mlps, "T3000", goal=goal, stages=stages)
     assert found.seconds <= found.ranked_seconds
     assert found.bound <= found.own_bound <= found.ranked_seconds
-    (said,) = (line for line in summary(found) if line.startswith("bound"))
-    took, least = (float(ms) for ms in re.findall(r"(?:it is|below) ([\d.]+) ms", said))
-    assert least <= took
+    for said in (line for line in summary(found) if line.startswith("bound")):  # there is one where there is a gap
+        took, least = (float(amount) for amount in re.findall(r"(?:takes|than) ([\d.]+) [um]s", said))
+        assert least < took
 
 
 def test_what_fits_no_mesh_may_fit_a_pipeline() -> None:

@@ -18,9 +18,9 @@ from softmesh.distributed.plan_table import time as time_text
 from softmesh.errors import MeshError
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.bottlenecks import bottlenecks_of
+from softmesh.planner.explanation.compared_words import lost_words, others
 from softmesh.planner.explanation.plan_rows import placed
 from softmesh.planner.explanation.planned_anew import Anew, planned_anew, priced_again
-from softmesh.planner.goal import SLOWER_AT_BEST
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.op_strategies import OPS_WITH_OWN_SPLITS, OpStrategy
 from softmesh.planner.placement_problem import Home, PlacementProblem
@@ -31,6 +31,7 @@ _LEAST = 1.0  # seconds that a search gets
 _MOST_TRIED = 12
 _GIB = 1 << 30
 _HOPS = 2
+_SEEN = 5e-8  # seconds: less is not seen in a text
 _TOLD = 0.005  # of a plan's time: less than that is no change
 
 
@@ -73,12 +74,12 @@ def runners_up(plan: ChosenLayout, count: int, time_limit: float) -> list[Altern
 
 
 def _other_shapes(plan: ChosenLayout) -> Iterator[Alternative]:
-    for one in plan.candidates:
-        if one.why:
-            shape = "x".join(map(str, one.shape))
-            stages = f" in {one.stages} stages" if one.stages > 1 else ""
-            why = f"{one.why}, {time_text(one.bound)}" if one.why == SLOWER_AT_BEST else one.why
-            yield Alternative(f"a {shape} mesh{stages}", one.seconds, why)
+    for one in others(plan):
+        shape = "x".join(map(str, one.shape))
+        stages = f" in {one.stages} stages" if one.stages > 1 else ""
+        yield Alternative(
+            f"a {shape} mesh{stages}", one.seconds, lost_words(plan, one) if one.seconds is None else one.why
+        )
 
 
 def _groups(plan: ChosenLayout) -> list[tuple[str, list[int]]]:
@@ -166,10 +167,10 @@ def _reason(plan: ChosenLayout, other: ChosenLayout) -> str:
     mine = {part.what: part.seconds for part in bottlenecks_of(plan).parts}
     theirs = {part.what: part.seconds for part in bottlenecks_of(other).parts}
     what = max(theirs, key=lambda name: theirs[name] - mine.get(name, 0.0))
-    more = time_text(theirs[what] - mine.get(what, 0.0))
+    more = theirs[what] - mine.get(what, 0.0)
     held = other.cost.peak - plan.cost.peak
     memory = f", and {size_text(held)} more on each device" if held > plan.cost.peak // 10 else ""
-    return f"{what.partition(':')[0]}: {more} more{memory}"
+    return (f"{what.partition(':')[0]}: {time_text(more)} more" if more > _SEEN else "hardly longer") + memory
 
 
 # -- what more would change ------------------------------------------------------------------------
@@ -256,7 +257,7 @@ def _change(plan: ChosenLayout, one: _Changed, anew: Anew) -> Change:
         least = min(least, priced_again(plan, problem).seconds if is_same else plan.seconds)
     saved = 1 - least / plan.seconds if plan.seconds else 0.0
     if not anew.tells and saved < _TOLD:
-        return Change(one.what, None, "no plan was found in time that could be judged")
+        return Change(one.what, None, "not known: its search ran out of time")
     if abs(saved) < _TOLD:
         return Change(one.what, least, f"changes nothing: {one.said}" if one.said else "changes nothing")
     how = "" if anew.tells else ", or still less"

@@ -9,8 +9,10 @@ from softmesh.distributed.plan_table import size, time
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.explanation.alternatives import Alternative, Change, one_more, runners_up
 from softmesh.planner.explanation.bottlenecks import Bottlenecks, bottlenecks_of, deciding_stages
+from softmesh.planner.explanation.compared_words import gap_words
 from softmesh.planner.explanation.plan_rows import OpRow, TensorRow, op_rows, placed, tensor_rows
 
+_TOLD = 5e-4  # of a plan's time: less than that is no difference
 PAINTERS: dict[str, Callable[[PlanExplanation], str]] = {}  # "html", "page", "svg": report/ binds its own
 
 
@@ -32,10 +34,10 @@ class PlanExplanation:
     @property
     def subtitle(self) -> str:
         plan = self.plan
-        gap = "the optimum" if plan.gap < 5e-4 else f"at most {plan.gap:.1%} above the optimum"
-        sent = sum(part.seconds for part in self.bottlenecks.parts if part.axis is not None)
+        seconds = sum(part.seconds for part in self.bottlenecks.parts if part.axis is not None)
+        sent = f"{time(seconds)} to send values" if seconds else "nothing is sent"
         held = f"{size(plan.memory)} of {size(plan.problem.memory_bytes)} on each device"
-        return f"{gap}; {time(sent)} to send values; {held}"
+        return f"{gap_words(plan)}; {sent}; {held}"
 
     @property
     def binding(self) -> list[str]:
@@ -43,9 +45,10 @@ class PlanExplanation:
         stages, deciding = self.plan.stages, deciding_stages(self.plan)
         pace = [f"stage {stages.index(deciding[0])} of {len(stages)} sets the pace"] if len(deciding) == 1 else []
         whole = sum(part.seconds for part in self.bottlenecks.parts)
-        said = [f"{part.seconds / whole:4.0%}  {part.what}, {time(part.seconds)}" for part in self.bottlenecks.parts]
+        parts = self.bottlenecks.parts
+        said = [f"{percent(part.seconds / whole):>4}  {part.what}, {time(part.seconds)}" for part in parts]
         used, room = self.bottlenecks.memory_bytes, self.bottlenecks.room_bytes
-        memory = f"{used / room:4.0%}  of the memory: {size(used)} of {size(room)}"
+        memory = f"{percent(used / room):>4}  of the memory: {size(used)} of {size(room)}"
         return [*pace, *said, memory + (", nearly all there is" if self.bottlenecks.is_tight else "")]
 
     def __str__(self) -> str:
@@ -91,7 +94,16 @@ class PlanExplanation:
         if one.seconds is None:
             return "-", one.what, one.reason
         more = one.seconds / self.plan.seconds - 1 if self.plan.seconds else 0.0
-        return f"{time(one.seconds)} ({more:+.1%})", one.what, one.reason
+        how = f"{more:+.1%}" if abs(more) >= _TOLD else "as fast"
+        return f"{time(one.seconds)} ({how})", one.what, one.reason
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.62), percent(0.003), percent(0.0)
+    ('62%', '<1%', '0%')
+    """
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def title_of(plan: ChosenLayout) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from softmesh.distributed.plan_table import size, time
-from softmesh.planner.explanation.plan_explanation import PlanExplanation
+from softmesh.planner.explanation.plan_explanation import PlanExplanation, percent
 from softmesh.planner.explanation.plan_rows import Laid, OpRow, Sent, placed
 from softmesh.report.drawing import EMPTY, FADED, LINE, Panel, picture, text_width, titled_page
 from softmesh.report.plans.cut_glyph import WIDTH, cut_glyph
@@ -52,10 +52,10 @@ def _draw_parts(page: Panel, explanation: PlanExplanation, top: float) -> float:
         width = _RIGHT * part.seconds / whole
         page.rectangle(x, top, width, 14, colour, stroke="#ffffff", tip=part.what)
         x += width
-    shares = [f"{part.seconds / whole:.0%} {part.what}, {time(part.seconds)}" for part in parts]
+    shares = [f"{percent(part.seconds / whole)} {part.what}, {time(part.seconds)}" for part in parts]
     lines = list(zip(shares, colours, strict=True))
     used, room = explanation.bottlenecks.memory_bytes, explanation.bottlenecks.room_bytes
-    lines.append((f"{used / room:.0%} of the memory, {size(used)} of {size(room)}", "#f1e27e"))
+    lines.append((f"{percent(used / room)} of the memory, {size(used)} of {size(room)}", "#f1e27e"))
     for text, colour in lines:
         page.rectangle(0, y, 10, 10, colour)
         page.text(16, y + 9, text, 12, mono=False)
