@@ -21,6 +21,9 @@ from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
+from softmesh.runtime.traces.recording import Recording
+from softmesh.runtime.traces.steps import Lookup
+from softmesh.runtime.traces.trace import recording_on
 from softmesh.tensor.convert import GROUP, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
@@ -85,16 +88,34 @@ def created(
     device: MeshDevice | None,
     memory_config: MemoryConfig | None,
     mapper: Mapper | None,
+    *,
+    is_drawn: bool = False,
 ) -> Tensor:
-    """What `where` made up, placed as `from_torch` places what it is given."""
+    """What `where` made up, placed as `from_torch` places what it is given.
+
+    With `is_drawn` a program on the chips makes the values, with a seed that is one of its arguments. A trace records
+    its launch, and draws the same at each replay.
+    """
     queue = chosen_queue(where, None)
-    if device is not None:
+    recording = recording_on(device, queue) if is_drawn else None
+    if device is not None and recording is None:
         _note_write(where, device, queue)
     host = _host_tensor(where, values, _checked_form(where, values, dtype, layout, memory_config, None), mapper, 0.0)
     result = host if device is None else put_on_mesh(host, device, host.spec)
+    if recording is not None:
+        _record_drawn(recording, result, where)
     if observed():
         emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
+
+
+def _record_drawn(recording: Recording, made: Tensor, where: str) -> None:
+    values, dist, device, spec = made.view_data().clone(), made.storage.dist, made.storage.device, made.spec
+
+    def again(lookup: Lookup) -> list[Storage]:
+        return [Storage(values.clone(), dist, device, spec)]
+
+    recording.compute(values.clone, (), [made.storage], (None,), is_several=False, again=again, name=where)
 
 
 def _note_write(where: str, device: MeshDevice, queue: int) -> None:

@@ -356,6 +356,23 @@ def test_dropout_repeats_itself_and_differs_by_device_unless_told(several: ttnn.
         ttnn.experimental.dropout(shared, 1.5, 1.0, 7)
 
 
+@pytest.mark.parametrize("per_device", [True, False])
+def test_no_device_draws_with_one_seed_what_another_draws_with_the_next(several: ttnn.MeshDevice, per_device) -> None:
+    x = put(torch.ones(32, 32), several)
+    drawn = [
+        tuple(piece.flatten().tolist())
+        for seed in range(1, 9)
+        for piece in ttnn.experimental.dropout(x, 0.5, 2.0, seed, use_per_device_seed=per_device).pieces()
+    ]
+    assert len(set(drawn)) == (len(drawn) if per_device else 8)
+
+
+def test_submeshes_draw_as_the_devices_of_their_parent_do(several: ttnn.MeshDevice) -> None:
+    pieces = ttnn.bernoulli(put(torch.full((32, 32), 0.5), several), 3).pieces()
+    for at, submesh in enumerate(several.create_submeshes(ttnn.MeshShape(1, 1))):
+        assert torch.equal(ttnn.bernoulli(put(torch.full((32, 32), 0.5), submesh), 3).pieces()[0], pieces[at])
+
+
 def test_bernoulli_draws_ones_with_the_probability_given(several: ttnn.MeshDevice) -> None:
     chances = torch.tensor([[0.0] * 64, [1.0] * 64, [0.5] * 64])
     drawn = ttnn.bernoulli(put(chances, several), 3)

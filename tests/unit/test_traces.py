@@ -474,3 +474,39 @@ def test_a_trace_sends_and_receives_at_each_replay_what_is_there_by_then(idle_ma
         ttnn.execute_trace(here, sending, blocking=False)
         ttnn.execute_trace(there, receiving, blocking=False)
         assert ttnn.to_torch(result).unique().tolist() == [-2 * value]
+
+
+# -- random numbers: on a chip a seed is an argument of the recorded launch ------------------------------
+
+
+DRAWING = {
+    "bernoulli": lambda x, seed: ttnn.bernoulli(x, seed=seed),
+    "dropout": lambda x, seed: ttnn.experimental.dropout(x, 0.5, 2.0, seed),
+    "one mask for all": lambda x, seed: ttnn.experimental.dropout(x, 0.5, 2.0, seed, use_per_device_seed=False),
+    "uniform": lambda x, seed: ttnn.uniform(ttnn.clone(x), 0.0, 1.0, seed),
+    "rand": lambda x, seed: ttnn.rand((32, 32), x.device(), layout=ttnn.TILE_LAYOUT, seed=seed),
+    "randn": lambda x, seed: ttnn.randn((32, 32), x.device(), layout=ttnn.TILE_LAYOUT, seed=seed or None),
+}
+
+
+@pytest.mark.parametrize("seed", [7, 0])
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_replay_draws_what_the_capture_drew(mesh, name, seed):
+    x = ttnn.from_torch(torch.full((32, 32), 0.5), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    eager = DRAWING[name](x, seed).pieces().clone()
+    ttnn.neg(x)
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    drawn = DRAWING[name](x, seed)
+    after = ttnn.neg(drawn)
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+    found = []
+    for _ in range(3):
+        torch.rand(5)
+        ttnn.execute_trace(mesh, number, cq_id=0)
+        assert torch.equal(after.pieces(), -drawn.pieces())
+        found.append(drawn.pieces().clone())
+    assert len(found[0].unique()) > 1
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[0], eager) == bool(seed)
+    ttnn.release_trace(mesh, number)

@@ -46,6 +46,8 @@ def _create(
     device: MeshDevice | None,
     memory_config: MemoryConfig | None,
     mapper: TensorToMesh | None = None,
+    *,
+    is_drawn: bool = False,
 ) -> Tensor:
     return created(
         where,
@@ -55,6 +57,7 @@ def _create(
         GetDefaultDevice() if device is None else device,
         memory_config,
         mapper,
+        is_drawn=is_drawn,
     )
 
 
@@ -223,7 +226,7 @@ def rand(
         if device is None:
             raise ArgumentError("rand: mesh_mapper needs a device to map to.")
         mapper = TensorToMesh(device.shape, mesh_mapper)
-    return _create("rand", values, dtype, layout, device, memory_config, mapper)
+    return _create("rand", values, dtype, layout, device, memory_config, mapper, is_drawn=True)
 
 
 def randn(
@@ -239,7 +242,7 @@ def randn(
     """Normal, with mean 0 and deviation 1. Without a seed it draws from torch's generator; a seed repeats itself."""
     generator = None if seed is None else torch.Generator().manual_seed(checked_int("randn", "seed", seed))
     values = torch.randn(tuple(checked_shape("randn", shape)), generator=generator)
-    return _create("randn", values, dtype, layout, device, memory_config)
+    return _create("randn", values, dtype, layout, device, memory_config, is_drawn=True)
 
 
 _LIKE: dict[str, Any] = {

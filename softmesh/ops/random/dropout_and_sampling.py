@@ -6,6 +6,7 @@ unless they were given seeds of their own: what the chips draw, seeded or not, i
 
 from __future__ import annotations
 
+import hashlib
 import math
 import zlib
 from typing import Any, cast
@@ -21,10 +22,13 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.mesh import MeshShape
 from softmesh.placement import rules
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.queue_id import current_queue
+from softmesh.runtime.traces.trace import recording_on
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.implicit_operands import Made, implicit_operand
 from softmesh.tensor.spec import make_spec
@@ -32,6 +36,8 @@ from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 # -- dropout and bernoulli: a seed repeats itself; the numbers are torch's, not the chip's -----------
+
+_SHARED = -1  # the stream that all devices draw from together
 
 
 @operation("experimental.dropout", cost=flops_per_element(2), controls="memory_config output_tensor")
@@ -103,22 +109,47 @@ def uniform(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
-    """Uniform in [0, 1): the same for all devices, or each device its own."""
+    """Uniform in [0, 1): the same for all devices, or each device its own.
+
+    A trace keeps the draws of its capture: on a chip the seed is an argument of the recorded launch.
+    """
     checked(op, "input_tensor", like, Tensor, "a ttnn.Tensor").check_readable(op)
     number = checked_int(op, "seed", seed)
     device = like.storage.device
     if device is None:
         raise MeshError(f"{op}: the input must be on a device: move it with ttnn.to_device(tensor, mesh_device).")
     dist = _draw_distribution(like.view_distribution(), per_device)
-    first = device.get_device_ids()[0] if per_device and device.get_device_ids() else 0
-    generator = torch.Generator().manual_seed(number + first) if number else None
-    values = torch.rand((*dist.extents, *like.shape), generator=generator)
+    base = number or int(torch.randint(1, 2**62, ()))
+    streams = _places(dist, device) if per_device else [_SHARED]
+    values = torch.empty(len(streams), *like.shape)
+    for piece, stream in zip(values, streams, strict=True):
+        piece.uniform_(generator=_generator(base, stream))
     if not per_device and device.ranks is not None and device.ranks.share(like.view_distribution().placements):
         drawn = "" if number else f", numbers {zlib.crc32(values.numpy().data):08x}"
         device.tell_ranks(f"{op}(seed={number}{drawn})")
-    values = values.to(device.torch_device)
+    values = values.reshape(*dist.extents, *like.shape).to(device.torch_device)
     spec = make_spec(tuple(like.shape), DataType.FLOAT32, like.layout, tile=like.tile)
-    return Tensor.make(Storage(values, dist, device), spec)
+    storage = Storage(values, dist, device)
+    recording = recording_on(device, current_queue()) if device.captures.recordings else None
+    if recording is not None:
+        recording.held.append(storage)
+    return Tensor.make(storage, spec)
+
+
+def _generator(seed: int, stream: int) -> torch.Generator:
+    """A stream of its own for each pair; a sum would give device 1 of one seed the stream of device 0 of the next."""
+    digest = hashlib.blake2b(f"{seed} {stream}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+
+
+def _places(dist: Distribution, device: MeshDevice) -> list[int]:
+    """The index, in the mesh that was opened, of each device of this process that holds a piece."""
+    root = device
+    while (parent := root.get_parent_mesh()) is not None:
+        root = parent
+    index = {chip: at for at, chip in enumerate(root.all_device_ids)}
+    own, mesh = device.get_device_ids() or device.all_device_ids, MeshShape(dist.mesh)
+    return [index[own[mesh.index(coordinate)]] for coordinate in dist.coordinates()]
 
 
 def _draw_distribution(dist: Distribution, per_device: bool) -> Distribution:

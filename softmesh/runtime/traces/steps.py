@@ -119,7 +119,7 @@ class Compute:
         """How else the call can be made, where it takes values as they are and its result is left as it is."""
         if any(self.finishes) or not all(isinstance(one, Constant) or _is_plain(one) for one in self.reads):
             return None
-        return FORMS.get(self.call) if _is_plain(self.reads[0]) else None
+        return FORMS.get(self.call) if self.reads and _is_plain(self.reads[0]) else None
 
 
 @dataclass(frozen=True)

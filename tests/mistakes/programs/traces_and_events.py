@@ -40,6 +40,23 @@ def new_inputs_are_written_between_replays(mesh):
         ttnn.to_torch(ttnn.get_device_tensors(y)[0])
 
 
+@right
+def random_numbers_are_drawn_in_a_trace(mesh):
+    x = put(mesh)
+
+    def step():
+        kept = ttnn.experimental.dropout(ttnn.bernoulli(x, seed=3), 0.1, 1 / 0.9, 5)
+        return ttnn.add(kept, ttnn.rand((32, 32), mesh, layout=TILES, seed=7))
+
+    step()
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    y = step()
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+    for _ in range(2):
+        ttnn.execute_trace(mesh, number, cq_id=0, blocking=True)
+        ttnn.to_torch(ttnn.get_device_tensors(y)[0])
+
+
 @mistake(
     Told.ERROR,
     "Writes are not supported during trace capture. from_torch was called on queue 0",
