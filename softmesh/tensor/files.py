@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, whole
 from softmesh.placement.placements import Shard
+from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.device_shards import distribute_tensor
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.from_torch_values import from_torch
@@ -53,6 +54,45 @@ def check_cached(
             f"{_described(wanted_dtype, wanted_layout, wanted)} is asked for. Let cache_file_name tell them apart (the "
             "mesh and the mapper belong in it), or remove the file."
         )
+
+
+def _check_values(
+    path: Path, cached: Tensor, given: torch.Tensor | None, build: Callable[[], Tensor], is_changed: bool
+) -> None:
+    """Warn where the cache answers with another tensor than the given one; one value or none stands for any tensor.
+
+    Shapes are compared always, unless the tensor is `is_changed` before it is cached. Values are compared in strict
+    mode only, because that takes the work which the cache is there to save.
+    """
+    if not isinstance(given, torch.Tensor) or given.numel() <= 1 or given.is_meta:
+        return
+    held = cached.view_distribution()
+    whole_shape = _whole_shape(tuple(cached.shape), held)
+    remedy = (
+        "TT-NN takes the file, and ignores the tensor. Give each tensor a cache_file_name of its own, remove the file "
+        "when the tensor or its preprocessing changes, or give None where the file is meant."
+    )
+    if not is_changed and held.spread is None and list(given.shape) != whole_shape:
+        warn_or_raise(
+            f"as_tensor: the cache {path} holds a tensor {whole_shape}, and {list(given.shape)} is given. {remedy}",
+            SoftmeshWarning,
+            MeshError,
+        )
+    elif is_strict():
+        made = build()
+        if made.view_distribution() is held and _differ(made, cached):
+            doubt(
+                f"as_tensor: the cache {path} holds {list(cached.shape)} with other values than the tensor that is "
+                f"given. {remedy}",
+                SoftmeshWarning,
+            )
+
+
+def _differ(made: Tensor, cached: Tensor) -> bool:
+    if made.spec.shape != cached.spec.shape:
+        return True
+    new, old = made.view_data(), cached.view_data()
+    return not torch.equal(new, old) and not torch.equal(new.nan_to_num(), old.nan_to_num())
 
 
 def _wanted(cached: Tensor, held: Distribution, mapper: TensorToMesh | None) -> Distribution | str:
@@ -192,6 +232,7 @@ def as_tensor(
         if _is_there(path):
             host = load_tensor(path)
             check_cached(path, host, dtype, layout, mapper)
+            _check_values(path, host, tensor, build, preprocess is not None)
         else:
             host = build()
             _make_folder(path.parent)

@@ -241,3 +241,65 @@ for dtype in (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b, ttnn.int32):
         ttnn.load_tensor(folder / "x.tensorbin", device=mesh)
 
     program.__doc__ = f"Shards in {dtype.name.lower()} are dumped and loaded"
+
+
+def weight(folder, values, name="layer", **how):
+    return ttnn.as_tensor(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, cache_file_name=folder / name, **how)
+
+
+ANOTHER = "The file is loaded and the tensor ignored: a layer computes with the weights of another one."
+APART = "A cache_file_name of its own for each tensor, which also tells how it was preprocessed."
+
+
+@mistake(
+    Told.WARNING,
+    "holds a tensor [64, 32], and [128, 32] is given",
+    "Give each tensor a cache_file_name of its own",
+    symptom=ANOTHER,
+    mend=APART,
+)
+def two_layers_of_different_shapes_share_a_cache(folder):
+    weight(folder, torch.zeros(64, 32))
+    weight(folder, torch.ones(128, 32))
+
+
+@mistake(
+    Told.STRICT,
+    "holds [64, 32] with other values than the tensor that is given",
+    symptom=ANOTHER,
+    mend=APART,
+)
+def two_layers_of_one_shape_share_a_cache(folder):
+    for seed in (0, 1):
+        weight(folder, torch.randn(64, 32, generator=torch.Generator().manual_seed(seed)))
+
+
+@mistake(Told.STRICT, "with other values than the tensor that is given", symptom=ANOTHER, mend=APART)
+def weights_are_cached_before_the_preprocessing_changed(folder):
+    values = torch.arange(1024.0).reshape(32, 32)
+    weight(folder, values)
+    weight(folder, values, preprocess=lambda tensor: tensor.T)
+
+
+@mistake(Told.STRICT, "with other values than the tensor that is given", symptom=ANOTHER, mend=APART)
+def weights_of_a_trained_model_meet_the_cache_of_the_untrained_one(folder, mesh):
+    mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+    for values in (torch.ones(256, 32), torch.full((256, 32), 1.5)):
+        weight(folder, values, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG, mesh_mapper=mapper)
+
+
+@right
+def a_cache_is_read_with_the_tensor_that_it_was_made_of(folder, mesh):
+    values = torch.arange(2048.0).reshape(64, 32)
+    values[0, 0] = torch.nan
+    for _ in range(2):
+        weight(folder, values, preprocess=lambda tensor: tensor.T.contiguous())
+        weight(folder, values, "split", mesh_mapper=ttnn.ShardTensor2dMesh(mesh, (2, 4), dims=(None, 0)))
+        weight(folder, values, "copies", mesh_mapper=ttnn.ReplicateTensorToMesh(mesh))
+
+
+@right
+def a_cache_is_read_without_a_tensor(folder):
+    weight(folder, torch.ones(64, 32))
+    for nothing in (None, torch.zeros(1), torch.empty(64, 32, device="meta")):
+        weight(folder, nothing)
