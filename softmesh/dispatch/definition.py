@@ -98,6 +98,8 @@ class Definition:
     writes_all: bool = False  # of what it writes to, it leaves nothing as it was
     is_part: bool = False  # of another op's program: it compiles none of its own
     persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
+    places: str = ""  # the arguments that say where it writes, as Python numbers
+    rows_by: str = ""  # the operand that holds the numbers of rows, also as floats
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is

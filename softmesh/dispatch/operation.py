@@ -29,6 +29,7 @@ from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
 from softmesh.dispatch.entry_point import EntryPoint
+from softmesh.dispatch.number_checks import NumberCheck
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
@@ -43,10 +44,17 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks, without_gradients
 from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
+from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_number
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import doubt, doubts_are_heard, warn, warn_or_raise
-from softmesh.tensor.persistent_results import handed_out, note_overwritten, recorded_out, warn_if_overwritten
+from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
+from softmesh.tensor.persistent_results import (
+    handed_out,
+    note_lost,
+    note_overwritten,
+    recorded_out,
+    warn_if_overwritten,
+)
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import is_unwritten
@@ -128,7 +136,7 @@ class Operation(EntryPoint):
             made = self._handed_out(bound, made)
         if call is not None:
             known = compiled(self.definition, plan, bound, call, self.cache, args, kwargs, shared)
-            if known is not None:
+            if known is not None and not is_strict():  # which looks at the numbers of each call
                 self.cache.keep(call, known)
         result = made[0] if plan.container is None else plan.container(made)
         present = self.definition.present
@@ -150,6 +158,7 @@ class Operation(EntryPoint):
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None
         parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
+        numbers = NumberCheck(definition, plan, bound) if is_strict() else None
         if is_tracked:
             self._refuse_untracked(recording, target)
             derive = definition.derive
@@ -166,6 +175,8 @@ class Operation(EntryPoint):
             self._note_written(recording, bound, made)
         if parts is not None:
             parts.tell(made, self._run_in_place)
+        if numbers is not None:
+            numbers.look(made)
         if commands.observers:
             tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
@@ -264,6 +275,8 @@ class Operation(EntryPoint):
             target.check_allocated(f"{self.name} (output tensor)")
             if target.storage.device is not device:
                 self._refuse_devices([*bound.tensors, target])
+            if self.definition.persistent_output and is_strict():
+                note_lost(target, self.name)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         where = ", ".join(f"{tensor.device() or 'the host'}" for tensor in tensors)
@@ -370,9 +383,19 @@ class Operation(EntryPoint):
             for memory in written.storage.sharers():
                 recording.save_before_write(memory)
         again = planned_anew(recording, bound.values, self._written_anew)
+        recording.numbers += self._places_given(bound)
         record_writing(recording, run, tensors, data, targets, again, self.name)
         run(list(data))
         return targets
+
+    def _places_given(self, bound: BoundCall) -> Iterator[RecordedNumber]:
+        """The Python numbers that say where the call writes, with the variables that they come from."""
+        for name in self.definition.places.split() if is_strict() else ():
+            place = self._signature.places[name]
+            if isinstance(bound.values[place], int | list | tuple):
+                found = recorded_number(self.name, name, place, bound.values[place])
+                if found is not None:
+                    yield found
 
     def _made_anew(self, values: list[Any]) -> list[Storage]:
         """The results of a recorded call, for operands as they are distributed now; they take no memory."""

@@ -75,6 +75,8 @@ class Local:
     is_seamless: bool = False  # a device's part gives its part of the whole: nothing is made of what lies on two
     # for operands that number places, such as page tables, those in which these are
     places_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    # The results before a dtype cuts them, of operands in float64 or int64; for sums, products and casts.
+    exact: Callable[..., torch.Tensor] | None = None
     is_one_value: Callable[[Situation], bool] | None = None  # of operands so placed, where the rule takes others too
 
 
@@ -104,6 +106,7 @@ class Plan:
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None
+    exact: Callable[..., torch.Tensor] | None = None  # see Local
     is_view: bool = False  # the result lies in the first operand's memory
     program: object = None  # what the chips would compile: the same for operands that are placed otherwise
     derivation: Derivation | None = None  # None: this process has all that it reads

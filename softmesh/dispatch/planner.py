@@ -66,7 +66,7 @@ class Planner:
         dists, moves = bring_together(held)
         computed_as = local.computed_as
         compute = self._computation(local.compute if computed_as is None else computed_as(self._first_dtype(local)))
-        plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost)
+        plan = Plan(compute, tuple(self._adapts(local, dists, moves)), cost=local.cost, exact=local.exact)
         self._provide_for_gradients(plan, local, held, moves)
         if self.op.writes:
             self._place(plan, local, dists, [self.tensors[at].spec for at in self.op.writes])

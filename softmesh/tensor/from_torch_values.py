@@ -21,12 +21,14 @@ from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
+from softmesh.runtime.sanitizer.borrowed_memory import LENDERS
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.steps import Lookup
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.tensor.convert import GROUP, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
+from softmesh.tensor.number_doubts import note_stored
 from softmesh.tensor.pending_storage import defer_values
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.stacked_copies import taken_in
@@ -76,8 +78,16 @@ def from_torch(
     host = _host_tensor("from_torch", source, form, mesh_mapper, _checked_pad_value(pad_value))
     result = host if device is None else put_on_mesh(host, device, host.spec)
     if observed():
+        _note_lender(host, source, mesh_mapper)
         emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
+
+
+def _note_lender(host: Tensor, source: torch.Tensor, mapper: Mapper | None) -> None:
+    """On a chip such a host tensor has no memory of its own."""
+    is_same = source.dtype is facts(host.dtype).torch and host.layout is Layout.ROW_MAJOR
+    if mapper is None and is_same and source.is_contiguous() and source.is_cpu and source.dim():
+        LENDERS[host.storage] = source
 
 
 def created(
@@ -225,7 +235,9 @@ def _host_tensor(where: str, source: torch.Tensor, form: _Form, mapper: Mapper |
     spec.check(tries_row_major=True)
     if pad_value:
         spec = spec.padded_to(spec.padded_shape, pad_value)
-    return Tensor.make(Storage(data, dist, None), spec, topology)
+    made = Tensor.make(Storage(data, dist, None), spec, topology)
+    note_stored(made, pieces, where)
+    return made
 
 
 def _as_torch(tensor: object, where: str) -> torch.Tensor:

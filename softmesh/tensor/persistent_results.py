@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.errors import MeshError, SoftmeshWarning
-from softmesh.strictness import warn_or_raise
+from softmesh.strictness import doubt, warn_or_raise
 
 if TYPE_CHECKING:
+    from softmesh.tensor.storage import Storage
     from softmesh.tensor.tensor import Tensor
 
 
@@ -113,6 +114,43 @@ def _results_in(buffer: Tensor) -> Results:
     results = storage.notes if isinstance(storage.notes, Results) else Results()
     storage.notes = results
     return results
+
+
+class _Lost(NamedTuple):
+    op: str
+    site: RawSite
+
+
+# Tensors whose values a call wrote over through a view of them, and memory in which such a call's results lie. Filled
+# in strict mode only: a program may mean the result when it reads the other tensor.
+_LOST: WeakKeyDictionary[Storage, _Lost] = WeakKeyDictionary()
+_SERVING: WeakSet[Storage] = WeakSet()
+
+
+def note_lost(buffer: Tensor, op: str) -> None:
+    """A call is about to write into a persistent buffer; whatever else has values in its memory loses them."""
+    for other in buffer.storage.sharers():
+        is_another = other is not buffer.storage and other not in _SERVING and other.undefined is None
+        if is_another and other.data is not None and bool(other.data.any()):
+            _LOST[other] = _Lost(op, raw_call_site())
+        _SERVING.add(other)
+
+
+def note_written(storage: Storage) -> None:
+    """It was given values of its own."""
+    _LOST.pop(storage, None)
+    _SERVING.discard(storage)
+
+
+def doubt_lost(tensor: Tensor, doing: str) -> None:
+    lost = _LOST.get(tensor.storage)
+    if lost is not None:
+        doubt(
+            f"{doing}: the values of the tensor {tuple(tensor.shape)} are gone: {lost.op} ({resolved(lost.site)}) was "
+            "given a view of it as its persistent buffer, and wrote its result there. Give it a buffer of its own, or "
+            "read the result through the tensor that the call returned.",
+            SoftmeshWarning,
+        )
 
 
 def note_views(tensor: Tensor, views: Sequence[Tensor]) -> None:

@@ -20,10 +20,12 @@ from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
+from softmesh.strictness import is_strict
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to
 from softmesh.tensor.dtype import DataType
-from softmesh.tensor.persistent_results import note_overwritten, warn_if_overwritten
+from softmesh.tensor.number_doubts import carry, doubt_nan
+from softmesh.tensor.persistent_results import doubt_lost, note_overwritten, note_written, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial, watch_copies
 from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
@@ -55,7 +57,9 @@ def put_on_mesh(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
         data, dist = _own_part(*_placed(host, tuple(device.shape)), device)
     spreads = host.view_distribution() is HOST and device.get_num_devices() > 1
     topology = None if spreads else host.topology_label
-    return Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
+    made = Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
+    carry(host.storage, made.storage)
+    return made
 
 
 def _placed(host: Tensor, mesh: tuple[int, ...]) -> tuple[torch.Tensor, Distribution]:
@@ -218,6 +222,9 @@ def gathered_from_ranks(tensor: Tensor, doing: str) -> Tensor:
 def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: bool = True) -> int:
     """The number of the queue that a tensor is read on; of a host tensor it does not matter."""
     device = tensor.storage.device
+    if is_strict():
+        doubt_nan(tensor, where)
+        doubt_lost(tensor, where)
     return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 
 
@@ -303,6 +310,8 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     with on_queue(queue):
         device_tensor.overwrite(data.to(device.torch_device), dist)
     note_overwritten(device_tensor, "copy_host_to_device_tensor")
+    carry(host_tensor.storage, device_tensor.storage)
+    note_written(device_tensor.storage)
     if observed():
         coords = device_tensor.view_distribution().coordinates()
         emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=queue)

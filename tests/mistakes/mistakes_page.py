@@ -15,6 +15,21 @@ or for words of the message that you got. Each entry is a program that the suite
 the words that softmesh says of it, or the reason why it cannot know. Beside these {wrong} mistakes stand {right}
 correct programs, of which it must say nothing. After a change there, `python tests/mistakes/mistakes_page.py` writes
 this page.
+
+Some mistakes of these kinds nobody can see from inside of the program:
+
+- NaN that a replay of a trace makes has no op of origin: a replay runs generated code, not calls. Run the model once
+  without the trace to learn it.
+- Whole numbers that were rounded are noticed where they become integers or rows of an embedding on the device. What
+  the host makes of a tensor that it has read is its own affair.
+- A Python number in a trace is compared with the variable that it came from. A literal, an entry of a dictionary, a
+  variable of a function that is no longer running and Python before 3.11 leave nothing to compare with.
+- A cache of weights is compared with the tensor that is given. Where a program gives None, one value or a tensor
+  without memory, it trusts the file.
+- Memory of the program that a copy reads is compared when the host has waited for the copy. A change that was taken
+  back by then is not seen.
+- Addresses that a kernel works out from others, or reads from memory, cannot be told from other numbers. The same
+  holds for those in the descriptors of `ttnn.generic_op`.
 """
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord
-from softmesh.errors import MeshError
+from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import MeshSlice
 from softmesh.kernels.engine.byte_overlay import single_torch_thread
@@ -38,6 +38,7 @@ from softmesh.runtime.buffers.paged_memory import PagedMemory
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.untracked_pool import UntrackedPool
 from softmesh.runtime.queues.workload import Touched
+from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.device_pages import TensorBytes
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Launch:
     def run(self, mesh: MeshDevice, known: Sequence[MemoryWithLayout] = ()) -> Touched:
         """`known`: memories that need not be looked for by their address."""
         touched = self._run(mesh, known)
+        if is_strict():
+            _doubt_old_addresses(mesh, [program for _, program in self._own], touched)
         if mesh.ranks is not None and self._is_alike:
             _note_apart(touched, mesh.ranks.split_axes(range(mesh.shape.dims())))
         elif mesh.ranks is not None:
@@ -110,6 +113,25 @@ class Launch:
         for mesh_slice, program in parts:
             _load_program(launch_state.add(mesh_slice, program.is_strict), program)
         return launch_state
+
+
+def _doubt_old_addresses(mesh: MeshDevice, programs: Sequence[Program], touched: Touched) -> None:
+    """Warn of memory that was allocated after a kernel had been given its address: the kernel meant another tensor."""
+    kernels = [kernel for program in programs for kernel in program.kernels if not kernel.is_frozen]
+    for memory in {(one.buffer_type, one.address): one for one in (*touched.reads, *touched.writes)}.values():
+        allocation = mesh.memory.at(memory.buffer_type, memory.address)
+        if allocation is None:
+            continue
+        for kernel in kernels:
+            given = [set_at for set_at, words in kernel.words() if memory.address in words]
+            if given and max(given) < allocation.number:
+                doubt(
+                    f"Kernel {kernel.name} ({kernel.site}) uses address {memory.address} of "
+                    f"{memory.buffer_type.name}, which it was given before {memory!r} was allocated there: what lay "
+                    "there then was freed. Give the kernel the address of the tensor that it is to use "
+                    "(SetRuntimeArgs) before each launch, or keep the tensor.",
+                    SoftmeshWarning,
+                )
 
 
 def _note_apart(touched: Touched, axes: Sequence[int]) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import CellType
 from typing import Any
 
 from softmesh.arguments import checked, checked_int, checked_ints, described, refused
@@ -18,6 +19,7 @@ from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, corerange_to_core
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import NOC, DataMovementProcessor, MathFidelity
 from softmesh.hardware.enums import NativeEnum
+from softmesh.runtime.memory.pool import next_number
 
 MOST_WORDS = 341  # what every kernel may have in all, its own and the common ones together
 
@@ -36,9 +38,17 @@ def _check(where: str, name: str, word: int) -> int:
 
 
 class RuntimeArgsData(list[int]):
-    """The arguments of a kernel on one core, or those that all share. Words may be set; their number stays."""
+    """The arguments of a kernel on one core, or those that all share. Words may be set; their number stays.
+
+    What was allocated after they were `set_at` has a higher number.
+    """
+
+    def __init__(self, words: Iterable[int] = ()) -> None:
+        super().__init__(words)
+        self.set_at = next_number()
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        self.set_at = next_number()
         if isinstance(index, slice):
             words = checked_words("RuntimeArgsData", "words", value)
             if len(words) != len(self[index]):
@@ -51,6 +61,7 @@ class RuntimeArgsData(list[int]):
     def replace(self, words: Sequence[int]) -> None:
         if len(words) != len(self):
             raise MeshError(_fixed(len(self), len(words)))
+        self.set_at = next_number()
         super().__setitem__(slice(None), words)
 
     def _refuse(self, *_: object, **__: object) -> None:
@@ -195,11 +206,22 @@ class Kernel:
         self.args: dict[CoreCoord, RuntimeArgsData] = {}
         self.common_args = RuntimeArgsData()
         self.processor = config.chosen_processor
+        self.made_at = next_number()
+        self.is_frozen = False  # as a part of a trace, whose memory has rules of its own
+
+    def words(self) -> Iterator[tuple[int, Sequence[object]]]:
+        """The numbers that it was given, those in the closure of its function among them, each with when."""
+        cells = getattr(self.function, "__closure__", None) or ()
+        captured = [cell.cell_contents for cell in cells if type(_contents(cell)) is int]
+        yield self.made_at, [*self.config.compile_args, *self.config.named_compile_args.values(), *captured]
+        for data in (*self.args.values(), self.common_args):
+            yield data.set_at, data
 
     def copy(self) -> Kernel:
         made = Kernel(self.function, self.cores, self.config)
         made.args = {core: RuntimeArgsData(words) for core, words in self.args.items()}
         made.common_args = RuntimeArgsData(self.common_args)
+        made.is_frozen = True
         return made
 
     @property
@@ -237,6 +259,13 @@ class Kernel:
                 f"{count} unique+common runtime args targeting kernel {self.name} on {where} are too large. Max "
                 f"allowable is {MOST_WORDS}: put the rest into a buffer and read it over the NoC."
             )
+
+
+def _contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing was assigned yet
+        return None
 
 
 def checked_function(where: str, given: object) -> Function:

@@ -70,7 +70,9 @@ def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | No
         raise MeshError(f"typecast: input_dtype={dtype} but the tensor is {input_tensor.dtype}.")
     cuts_fractions = input_tensor.is_float and not facts(wanted).is_float
     rule = rules.elementwise if cuts_fractions else rules.keeping
-    return Local(_cast(input_tensor, wanted), rule, dtypes=(wanted,))  # into new memory, also where the dtype stays
+    return Local(
+        _cast(input_tensor, wanted), rule, dtypes=(wanted,), exact=_same
+    )  # into new memory, also where the dtype stays
 
 
 _LARGEST_UINT16 = 65535
@@ -323,7 +325,7 @@ def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | 
 @operation(**_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""
-    return Local(torch.clone, rules.keeping, **in_place_of(input))
+    return Local(torch.clone, rules.keeping, exact=_same, **in_place_of(input))
 
 
 @operation(
@@ -334,7 +336,7 @@ def clone(input: Operand) -> Local:
 )
 def assign(input_tensor: Operand) -> Local:
     """The same values elsewhere; `(a, b)` overwrites b with a."""
-    return Local(_same, rules.keeping, **in_place_of(input_tensor))
+    return Local(_same, rules.keeping, exact=_same, **in_place_of(input_tensor))
 
 
 def copy(input_a: Tensor, input_b: Tensor) -> Tensor:

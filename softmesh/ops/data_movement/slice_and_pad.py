@@ -192,7 +192,14 @@ def _window(op: str, shape: Sequence[int], *bounds: Sequence[int]) -> tuple[slic
     return tuple(slice(*bound) for bound in zip(starts, ends, steps, strict=True))
 
 
-@operation("experimental.slice_write", cost=moves_bytes, precision="data", controls="", writes="output_tensor")
+@operation(
+    "experimental.slice_write",
+    cost=moves_bytes,
+    precision="data",
+    controls="",
+    writes="output_tensor",
+    places="start",
+)
 def slice_write(
     input_tensor: Operand,
     output_tensor: Operand,

@@ -82,6 +82,7 @@ def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a.float() - b.float()).square()
 
 
+_ARITHMETIC = (rules.additive, rules.multiplicative)  # sums and products, which a wider dtype holds
 BINARY: dict[str, Binary] = {
     "add": Binary(operator.add, rules.additive),
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
@@ -146,7 +147,8 @@ def binary_local(
     dtypes = None if cast is None else (cast,)
     rank = broadcast_rank(op, a, b)
     if not (before_a or before_b or after):
-        return Local(entry.function, entry.rule, dtypes=dtypes, broadcast_rank=rank)
+        exact = entry.function if entry.rule in _ARITHMETIC else None
+        return Local(entry.function, entry.rule, dtypes=dtypes, broadcast_rank=rank, exact=exact)
     first, second, last = (activations(several, op) for several in (before_a, before_b, after))
 
     is_gate = first is torch.nn.functional.silu and entry.function is operator.mul and second is None and last is None

@@ -51,7 +51,12 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
     return torch.nn.functional.embedding(places, stacked)
 
 
-@operation(cost=moves_bytes, precision="data", controls="dtype memory_config output_tensor queue_id")
+@operation(
+    cost=moves_bytes,
+    precision="data",
+    controls="dtype memory_config output_tensor queue_id",
+    rows_by="input_tensor",
+)
 def embedding(
     input_tensor: Operand,
     weight: Operand,

@@ -214,14 +214,14 @@ def _check_within(op: str, argument: str, first: int, count: int, extent: int, w
         raise MeshError(f"{op}: {several} not lie within the {extent} {what} of the cache on each device.")
 
 
-@operation(**_OPTIONS, writes="cache_tensor")
+@operation(**_OPTIONS, writes="cache_tensor", places="batch_idx update_idx")
 def fill_cache(cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache."""
     _check_int("fill_cache", batch_idx=batch_idx, update_idx=update_idx)
     return _filling("fill_cache", "batch_idx", cache_tensor, input_tensor)
 
 
-@operation("kv_cache.fill_cache_for_user_", **_OPTIONS, writes="cache")
+@operation("kv_cache.fill_cache_for_user_", **_OPTIONS, writes="cache", places="batch_index update_idx")
 def fill_cache_for_user_(cache: Operand, input: Operand, batch_index: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_index, :, update_idx : update_idx + s]; returns the cache."""
     op = "kv_cache.fill_cache_for_user_"
@@ -248,7 +248,7 @@ def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
     return Local(compute, writing_rule(alike, ()), is_one_value=are_users_alike(alike, ()))
 
 
-@operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache")
+@operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache", places="update_idx")
 def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_offset: int = 0) -> Local:
     """Write one token of each user, [1, heads, users, width], at cache[:, :, update_idx]; returns the cache.
 
@@ -265,6 +265,7 @@ def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_off
     tuning="compute_kernel_config",
     positional="batch_offset compute_kernel_config",
     writes="cache",
+    places="update_index",
 )
 def update_cache_for_token_(cache: Operand, input: Operand, update_index: Value, *, batch_offset: int = 0) -> Local:
     """Write one token of each user, [1, heads, users, width], at cache[:, :, update_index]; returns the cache."""
@@ -305,7 +306,10 @@ def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> L
     if skip_negative_entries and dtype is not DataType.INT32:
         raise MeshError(f"plus_one: {dtype} has no negative entries to skip: use {DataType.INT32}.")
 
-    def compute(x: torch.Tensor) -> torch.Tensor:
-        return x.copy_(round_to(x + (x >= 0) if skip_negative_entries else x + 1, dtype))
+    def increased(x: torch.Tensor) -> torch.Tensor:
+        return x + (x >= 0) if skip_negative_entries else x + 1
 
-    return Local(compute, rules.elementwise)
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return x.copy_(round_to(increased(x), dtype))
+
+    return Local(compute, rules.elementwise, exact=increased)

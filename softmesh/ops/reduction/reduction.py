@@ -102,7 +102,8 @@ def _register(name: str, entry: Reduction) -> None:
         layouts = None if output_layout is None else (output_layout,)
         rule = rules.reducing(entry.combine, dims, keepdim)
         place = cut_anew(input_tensor.spec, _reduced(input_tensor, dims, keepdim), output_layout or input_tensor.layout)
-        return Local(compute, _of_whole_values(rule) if is_turned_over else rule, layouts=layouts, memory_config=place)
+        rule = _of_whole_values(rule) if is_turned_over else rule
+        return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
     operation(name, controls="memory_config", tuning=_TUNING)(define)
@@ -304,7 +305,7 @@ def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     def compute(x: torch.Tensor) -> torch.Tensor:
         return x.flip(at).cumsum(at).flip(at) if reverse_order else x.cumsum(at)
 
-    return Local(compute, scan_rule((at,)))
+    return Local(compute, scan_rule((at,)), exact=compute)
 
 
 # -- along a dim, in order: sort, prefix products and sums, moving averages, nonzero -----------------
@@ -384,7 +385,7 @@ def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
 def moreh_cumsum(input: Operand, dim: int) -> Local:
     """Running sums along `dim`."""
     at = input.from_end(dim)
-    return Local(lambda x: x.cumsum(at), scan_rule((at,)))
+    return Local(lambda x: x.cumsum(at), scan_rule((at,)), exact=lambda x: x.cumsum(at))
 
 
 @operation("experimental.intimg", cost=flops_per_element(2), controls="", floats_only=True)

@@ -19,6 +19,7 @@ from softmesh.runtime.commands import attach, detach
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.sanitizer.access_history import EVERYWHERE, HostMemory, Touch
+from softmesh.runtime.sanitizer.borrowed_memory import LENDERS, Copies
 from softmesh.runtime.sanitizer.chip_skew import ChipSkew
 from softmesh.runtime.sanitizer.command_effects import (
     WatchedMesh,
@@ -76,6 +77,7 @@ class Sanitizer:
         self._host = Agent("the host")
         self._meshes: dict[int, WatchedMesh] = {}
         self._on_host = HostMemory()
+        self._copies = Copies(self.report)
         self._replays = Replays(self.report)
         self._events: weakref.WeakKeyDictionary[MeshEvent, Clock] = weakref.WeakKeyDictionary()
         self._messages = Messages()
@@ -112,6 +114,8 @@ class Sanitizer:
             for channel in command.receives:
                 self._messages.receive(channel, agent)
         step = agent.step(command.name, command.raw_site)
+        if LENDERS:
+            self._copies.note(command, step, device)
         if not is_alone and not mesh.is_remote:
             for touch in (
                 touches_of(command, device, step, mesh.memories) if trace is None else touches_of_replay(trace, step)
@@ -130,11 +134,14 @@ class Sanitizer:
             self._messages.send(channel, agent.clock.copy())
         if command.blocking:
             self._host.learn(agent.clock)
+            self._copies.settle(self._host.clock)
         if command.reads or command.writes:
             self._check_views(command, device)
 
     def _reaches_out(self, command: Command) -> bool:
         """Whether it is about anything but tensors of its mesh."""
+        if LENDERS and any(tensor.storage in LENDERS for tensor in command.inputs):
+            return True
         if self._on_host.filling or command.sends or command.receives or command.reads or command.writes:
             return True
         return bool(command.outputs) and command.outputs[0].storage.device is None
@@ -205,6 +212,7 @@ class Sanitizer:
 
     def _host_waits(self, command: Command, device: MeshDevice) -> None:
         self._hear(self._host, command)
+        self._copies.settle(self._host.clock)
 
     def _hear(self, agent: Agent, command: Command) -> None:
         clock = None if command.event is None else self._events.get(command.event)

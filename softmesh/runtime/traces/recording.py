@@ -16,6 +16,7 @@ from softmesh.callsite import CallSite
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
 from softmesh.runtime.queues.queue_id import NumberedId
+from softmesh.runtime.traces.recorded_numbers import RecordedNumber
 from softmesh.runtime.traces.steps import Act, Again, Compute, Memory, Read, Source, Step
 
 _NUMBERS = itertools.count()
@@ -51,6 +52,7 @@ class Recording:
         self.unwritten: list[weakref.ref[Memory]] = []  # that the steps read, and nothing was written to yet
         self.first_written: list[weakref.ref[Memory]] = []  # that nothing was written to before
         self.renewals: list[Callable[[], None]] = []  # of results in persistent buffers, behind each replay
+        self.numbers: list[RecordedNumber] = []  # that say where the steps write
         self.taken_back: dict[int, weakref.ref[Memory]] = {}  # by slot: allocated where an input was freed
         self._slots: dict[int, int] = {}  # id of a memory -> its slot
         self._memories: list[weakref.ref[Memory]] = []  # by slot; what the program drops is free at once

@@ -134,6 +134,7 @@ class Trace:
         self._output_placed = [_placement(ref) for ref in self._outputs]
         self._steps, self._slots = recording.steps, found | outputs
         self._held = recording.held
+        self.numbers = recording.numbers
         self._unwritten = recording.unwritten
         self._first_written = recording.first_written
         self._renewals = recording.renewals

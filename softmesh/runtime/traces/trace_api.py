@@ -17,8 +17,10 @@ from softmesh.runtime.queues.command_queue import MeshCommandQueue
 from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
 from softmesh.runtime.traces import allocation_tracking
+from softmesh.runtime.traces.recorded_numbers import doubt_changed
 from softmesh.runtime.traces.recording import MeshTraceId, Recording
 from softmesh.runtime.traces.trace import BLOCKING, Trace, begun, ended, refuse_while_recording
+from softmesh.strictness import is_strict
 
 if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
@@ -62,6 +64,9 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
     trace = trace_of(mesh, number)
     if mesh.captures.recordings:
         refuse_while_recording(mesh, queue, BLOCKING, "execute_trace")
+    if trace.numbers and is_strict():
+        others = (number for other in mesh.captures.traces.values() for number in other.numbers)
+        doubt_changed(trace.numbers, others)
     if allocation_tracking.TRACE_ALLOC_TRACKING:
         allocation_tracking.verify_before_replay(mesh, trace)
     mesh.note_launch(queue)

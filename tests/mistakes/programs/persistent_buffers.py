@@ -426,3 +426,58 @@ def all_ops_run_on_the_first_sub_device(mesh):
     halved(mesh)
     whole = gathered(split(mesh), semaphores(mesh, 2, LEFT), subdevice_id=ttnn.SubDeviceId(0))
     ttnn.to_torch(ttnn.get_device_tensors(ttnn.relu(whole))[0])
+
+
+# -- buffers that are views of other tensors -------------------------------------------------------
+
+
+def whole(mesh, value=1.0):
+    return ttnn.from_torch(torch.full((128, 128), value), layout=TILES, device=mesh)
+
+
+def viewed(tensor, *shape):
+    return ttnn.experimental.view(tensor, shape)
+
+
+OVER = "The tensor holds the result of the collective, where the program expects its own values."
+OF_ITS_OWN = "Give the collective a buffer of its own."
+
+
+@mistake(
+    Told.STRICT,
+    "relu: the values of the tensor (1, 128, 128) are gone",
+    "a buffer of its own",
+    symptom=OVER,
+    mend=OF_ITS_OWN,
+)
+def a_buffer_is_a_view_of_a_tensor_that_is_used_later(mesh):
+    base = ttnn.reshape(whole(mesh), (1, 128, 128))
+    gathered(split(mesh), semaphores(mesh), viewed(base, 128, 128))
+    ttnn.relu(base)
+
+
+@mistake(Told.STRICT, "to_torch: the values of the tensor (1, 128, 128) are gone", symptom=OVER, mend=OF_ITS_OWN)
+def a_tensor_is_a_buffer_whose_view_is_read_later(mesh):
+    base = whole(mesh)
+    view = viewed(base, 1, 128, 128)
+    gathered(split(mesh), semaphores(mesh), base)
+    ttnn.to_torch(ttnn.get_device_tensors(view)[0])
+
+
+@right
+def a_buffer_of_zeros_is_seen_through_a_view(mesh):
+    out = buffer(mesh)
+    flat = viewed(out, 1, 128, 128)
+    for value in (1.0, 2.0):
+        gathered(split(mesh, value), semaphores(mesh), out)
+        ttnn.relu(flat)
+        ttnn.synchronize_device(mesh)
+
+
+@right
+def a_tensor_is_written_anew_behind_the_collective(mesh):
+    base = ttnn.reshape(whole(mesh), (1, 128, 128))
+    result = gathered(split(mesh), semaphores(mesh), viewed(base, 128, 128))
+    ttnn.relu(result)
+    ttnn.copy_host_to_device_tensor(ttnn.from_torch(torch.ones(1, 128, 128), layout=TILES), base)
+    ttnn.relu(base)

@@ -397,3 +397,72 @@ def a_call_with_nothing_to_doubt_in_any_mode(mesh):
 @right
 def a_whole_sum_is_cut(mesh):
     ttnn.mesh_partition(ttnn.all_reduce(contributions(mesh), cluster_axis=1), 1, 1)
+
+
+# -- memory of the host that a copy to the device reads ----------------------------------------------
+
+
+TORN = "The device gets the new values, the old ones or some of both, now and then."
+WAIT = "ttnn.synchronize_device before the torch tensor is written again, or two torch tensors in turn."
+
+
+def lent(values):
+    return ttnn.from_torch(values, ttnn.float32, layout=ttnn.ROW_MAJOR_LAYOUT)
+
+
+def on_device(mesh):
+    return ttnn.from_torch(torch.zeros(32, 32), ttnn.float32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh)
+
+
+@mistake(
+    Told.SANITIZER, "writes to a torch tensor [32, 32] while a copy to the device reads it", symptom=TORN, mend=WAIT
+)
+def a_torch_tensor_is_cleared_while_it_is_copied(mesh):
+    rows, x = torch.ones(32, 32), on_device(mesh)
+    ttnn.copy_host_to_device_tensor(lent(rows), x)
+    rows.zero_()
+
+
+@mistake(
+    Told.SANITIZER, "writes to a torch tensor [32, 32] while a copy to the device reads it", symptom=TORN, mend=WAIT
+)
+def a_numpy_array_is_filled_for_the_next_step_too_early(mesh):
+    rows, x = torch.ones(32, 32), on_device(mesh)
+    host = lent(rows.numpy())
+    ttnn.copy_host_to_device_tensor(host, x)
+    rows.numpy()[:] = 2.0
+    ttnn.to_torch(ttnn.get_device_tensors(ttnn.relu(x))[0])
+
+
+@mistake(
+    Told.SANITIZER, "writes to a torch tensor [32, 32] while a copy to the device reads it", symptom=TORN, mend=WAIT
+)
+def a_torch_tensor_changes_before_to_device_is_done(mesh):
+    rows = torch.ones(32, 32)
+    x = ttnn.to_device(lent(rows), mesh)
+    rows.mul_(3.0)
+    ttnn.synchronize_device(mesh)
+    ttnn.relu(x)
+
+
+@right
+def a_torch_tensor_is_written_again_when_its_copy_is_done(mesh):
+    rows, x = torch.ones(32, 32), on_device(mesh)
+    for value in (1.0, 2.0):
+        rows.fill_(value)
+        ttnn.copy_host_to_device_tensor(lent(rows), x)
+        ttnn.synchronize_device(mesh)
+        ttnn.copy_host_to_device_tensor(lent(rows), x)
+        ttnn.to_torch(ttnn.get_device_tensors(x)[0])
+    rows.zero_()
+
+
+@right
+def host_tensors_of_their_own_memory_are_copied(mesh):
+    rows, x = torch.ones(32, 32), on_device(mesh)
+    ttnn.copy_host_to_device_tensor(lent(rows.clone()), x)
+    ttnn.copy_host_to_device_tensor(
+        ttnn.from_torch(rows, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT),
+        ttnn.zeros((32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh),
+    )
+    rows.zero_()

@@ -1,0 +1,122 @@
+"""What strict mode looks for in the numbers of a call: results that their dtype does not hold, and the first NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from softmesh.callsite import user_call_site
+from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.signature import BoundCall
+from softmesh.errors import SoftmeshWarning
+from softmesh.strictness import doubt
+from softmesh.tensor.dtype import facts
+from softmesh.tensor.number_doubts import (
+    NANS,
+    ROUNDED,
+    Origin,
+    doubt_whole,
+    doubt_wrapped,
+    has_nan,
+    looks_at_numbers,
+    rounded_whole,
+)
+from softmesh.tensor.persistent_results import doubt_lost, note_written
+from softmesh.tensor.tensor import Tensor
+
+_FIRST_GAP = 256  # the whole numbers that every float dtype holds
+_ABSORBED = 16  # as many times the steps that a dtype tells apart: such a value may swallow what is added to it
+
+
+class NumberCheck:
+    """Made before a call runs, because it may write over what it reads."""
+
+    def __init__(self, definition: Definition, plan: Plan, bound: BoundCall) -> None:
+        self._op = definition.name
+        self._operands = bound.tensors
+        self._fills_buffers = definition.persistent_output and bound.target is not None
+        written = [*bound.targets, *(bound.tensors[at] for at in definition.writes)]
+        for tensor in bound.tensors:
+            if all(tensor is not one for one in written):
+                doubt_lost(tensor, definition.name)
+        data = [value.detach() if isinstance(value, torch.Tensor) else value for value in bound.data]
+        values = [value for value in data if isinstance(value, torch.Tensor)]
+        self._is_on = all(map(looks_at_numbers, values))
+        self._exact: torch.Tensor | None = None
+        self._before: torch.Tensor | None = None
+        if not self._is_on:
+            return
+        if definition.rows_by and isinstance(rows := bound.named[definition.rows_by], Tensor):
+            doubt_whole(self._op, rows, "choose rows")
+        self._had_nan = any(map(has_nan, values))
+        if plan.exact is not None:
+            wide = (_wide(value) if isinstance(value, torch.Tensor) else value for value in data)
+            adapted = [v if adapt is None else adapt(v) for adapt, v in zip(plan.adapts, wide, strict=True)]
+            self._exact, self._before = plan.exact(*adapted), adapted[0]
+
+    def look(self, made: Sequence[Tensor]) -> None:
+        """Compare what came out with what would have, and mark it."""
+        for tensor in () if self._fills_buffers else made:
+            note_written(tensor.storage)
+        for tensor in made if self._is_on else ():
+            data = tensor.storage.data
+            if looks_at_numbers(data):
+                assert data is not None
+                self._mark_nan(tensor, data.detach())
+                self._look_at_whole(tensor, data.detach())
+
+    def _mark_nan(self, made: Tensor, data: torch.Tensor) -> None:
+        known = next((NANS[one.storage] for one in self._operands if one.storage in NANS), None)
+        NANS.pop(made.storage, None)
+        is_meant = made.storage.undefined is not None  # NaN stands for what nobody wrote
+        if not is_meant and (known is not None or not self._had_nan) and has_nan(data):
+            NANS[made.storage] = known or Origin(self._op, user_call_site())
+
+    def _look_at_whole(self, made: Tensor, data: torch.Tensor) -> None:
+        known = next((one for one in self._operands if one.storage in ROUNDED), None)
+        origin = None if known is None else ROUNDED[known.storage]
+        exact = self._exact
+        is_float = facts(made.dtype).is_float
+        if exact is not None and exact.shape == data.shape:
+            if not is_float:
+                is_cast = len(self._operands) == 1 and exact is self._before
+                doubt_wrapped(self._op, exact, data, made.dtype, keeps_ones=is_cast)
+                if known is not None:
+                    doubt_whole(self._op, known, "become integers")
+            else:
+                self._doubt_standstill(made, exact, data)
+                origin = origin or rounded_whole(self._op, exact, data)
+        if origin is not None and is_float and _is_large_and_whole(data):
+            ROUNDED[made.storage] = origin
+        else:
+            ROUNDED.pop(made.storage, None)
+
+    def _doubt_standstill(self, made: Tensor, exact: torch.Tensor, data: torch.Tensor) -> None:
+        """Warn where each value should have moved by 1 or more, and none has."""
+        before = self._before
+        if before is None or before.shape != data.shape:
+            return
+        step = (exact - before).abs()
+        is_still = bool((data == before).all()) and bool((step >= 1).all())
+        most = _ABSORBED / torch.finfo(data.dtype).eps
+        if is_still and bool(((before > 0) & (before <= step * most)).all()):
+            doubt(
+                f"{self._op}: nothing changes: {float(before.flatten()[0]):g} should become "
+                f"{float(exact.flatten()[0]):g}, which {made.dtype.name.lower()} does not hold. Count in ttnn.int32, "
+                "ttnn.uint32 or ttnn.float32.",
+                SoftmeshWarning,
+            )
+
+
+def _wide(data: torch.Tensor) -> torch.Tensor:
+    """A copy in a dtype that holds the results of a sum or a product, too."""
+    if not data.is_floating_point():
+        return data.to(torch.int64, copy=True)
+    return data.to(torch.float64 if data.dtype is torch.float32 else torch.float32, copy=True)
+
+
+def _is_large_and_whole(data: torch.Tensor) -> bool:
+    wide = data.float()
+    return bool((wide.abs() >= _FIRST_GAP).any()) and bool((wide == wide.trunc()).all())
