@@ -150,7 +150,20 @@ def _run_ranks(count: int, program: list[str]) -> int:
     return code
 
 
-_BENCHES = ["ops", "mlp", "collectives", "fabric", "mpi", "runtime", "unified", "llama", "train", "cost", "gpu"]
+_BENCHES = [
+    "ops",
+    "mlp",
+    "collectives",
+    "fabric",
+    "mpi",
+    "runtime",
+    "unified",
+    "llama",
+    "train",
+    "cost",
+    "decode",
+    "gpu",
+]
 _ON_GPUS = ("gpu", "llama")  # that may be asked to measure one
 
 
@@ -161,7 +174,7 @@ def bench(name: str, args: tuple[str, ...]) -> None:
     """Measure how fast softmesh is, against plain torch, JAX and MPI.
 
     NAME is one of ops, mlp, collectives, fabric, mpi, runtime, unified, llama, train, cost (the cost model against
-    measurements) and gpu.
+    measurements), decode (against published speeds of models) and gpu.
 
     \b
     Examples:

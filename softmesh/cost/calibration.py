@@ -164,12 +164,14 @@ class Calibration:
         seconds *= math.exp(correction.log_factor)
         width = math.exp(fit.band * correction.deviation)
         made = WorkloadTime(seconds, seconds / width, seconds * width, bound, name, True)
-        is_another = isinstance(work, Elements) and work.function not in (MEASURED, SORTING)
+        is_another = (isinstance(work, Elements) and work.function not in (MEASURED, SORTING)) or _is_by_bank(work)
         return _widened(made, _FUNCTIONS_BAND) if is_another else made
 
     def _correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
         if not law.keeps_points:
             return Correction(0.0, 1.0)
+        if _is_by_bank(work):  # no neighbour was measured in this form
+            return Correction(0.0, law.doubt)
         known = self._neighbours.get((law.name, key))
         if known is None:
             positions = [point.position for point in fit.points]
@@ -180,6 +182,10 @@ class Calibration:
 
 
 _MOST_KNOWN = 100_000
+
+
+def _is_by_bank(work: Workload) -> bool:
+    return isinstance(work, Product) and work.in1_by_bank
 
 
 def _composed(work: Chain, parts: list[WorkloadTime]) -> WorkloadTime:

@@ -30,6 +30,7 @@ from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
+from softmesh.tensor.dtype import FACTS
 
 _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, MathFidelity.HiFi4: 4}
 _EXCHANGES = (
@@ -88,6 +89,8 @@ def _cores(tensors: Sequence[CommandTensor], chip: Chip) -> int:
 def _tiles(tensors: Sequence[CommandTensor]) -> int:
     def of(tensor: CommandTensor) -> int:
         extents = list(tensor.shape) or [1]
+        if tensor.layout is not Layout.TILE:
+            return -(-math.prod(extents) // TILE**2)
         return math.prod(extents[:-2]) * tiles_of(extents[-2] if len(extents) > 1 else 1, extents[-1])
 
     return max((of(tensor) for tensor in tensors), default=0)
@@ -112,9 +115,14 @@ def _movement(command: Command, chip: Chip) -> Movement | None:
         written = sum(map(bytes_of, outputs))
         read = min(sum(map(bytes_of, inputs)), 4 * written)
     every = (*inputs, *outputs)
-    page = min(_page(tensor) for tensor in every)
+    page = min(_page(tensor) for tensor in every if _is_index(tensor) == _is_index(outputs[0]))
     pages = -(-max(read, written) // page)
     return Movement(command.name, chip, read, written, is_in_l1(every), pages, _cores(every, chip))
+
+
+def _is_index(tensor: CommandTensor) -> bool:
+    """True if it holds whole numbers: beside other values, they say which of those move."""
+    return not FACTS[tensor.dtype].is_float
 
 
 def _page(tensor: CommandTensor) -> int:
@@ -172,6 +180,10 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
     batch = math.prod(extents[:-2])
     grid, tuned = _grid(command, chip)
     cores = 0
+    by_bank = _is_by_bank(in1)
+    if by_bank:
+        program = command.arguments.get("program_config")
+        grid = chip.dram_banks * (getattr(program, "num_workers_per_dram_bank", None) or 1), 1
     config = in0.memory_config()
     if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and is_in_l1([in0, out]):
         cores = _cores([in0], chip)
@@ -192,7 +204,13 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
         is_in_l1([out]),
         is_tuned=tuned or batch > 1 or is_in_l1([in0]),
         height_cores=cores,
+        in1_by_bank=by_bank,
     )
+
+
+def _is_by_bank(weights: CommandTensor) -> bool:
+    config = weights.memory_config()
+    return config.buffer_type is BufferType.DRAM and config.memory_layout is TensorMemoryLayout.WIDTH_SHARDED
 
 
 def _convolution(command: Command, chip: Chip) -> Chain | Elements:

@@ -5,7 +5,8 @@ queue commands keep their order. A program begins when its queue gets to it, the
 free on all its devices, and the links it sends over are; programs on other sub-devices, or on other chips, run beside
 it. Transfers, and events that are recorded, wait for the programs before them in their queue; a queue that waits for
 an event goes on when the queue that recorded it got there. Replayed commands are put into their queue by the device
-itself: no host stands between them. A message is received when it was sent.
+itself: no host stands between them. What the host reads after a replay it works on before it goes on. A message is
+received when it was sent.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from softmesh.cost.laws.dispatches import GAP_US, UNTRACED_US
+from softmesh.cost.laws.dispatches import GAP_US, TURN_AROUND_US, UNTRACED_US
 from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
 from softmesh.systems.chip import Chip
 
 _ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
 _GAP = {arch: us * 1e-6 for arch, us in GAP_US.items()}  # between two programs on the same cores
 _REPLAY = 5e-6  # the host's time for a replay
+_TURN_AROUND = TURN_AROUND_US * 1e-6
 _ROUND_TRIP = 2e-6  # until the host sees that something has ended
 _MOST_SUB_DEVICES = 4
 
@@ -94,6 +96,7 @@ class Clock:
         self._traces: dict[tuple[int, int, int], list[int]] = {}  # by run, mesh and trace: indices of commands
         self._capturing: dict[tuple[int, int, int], int] = {}  # by run, mesh and queue: the trace
         self._sessions = 0
+        self._unread: set[int] = set()  # runs whose latest replay the host has not read from
         self._groups: dict[int, _Group] = {}  # by the id of a form
         self._group_by_key: dict[tuple[tuple[int, ...], tuple[int, ...]], _Group] = {}
         self._hot: _Group | None = None
@@ -153,7 +156,11 @@ class Clock:
         self._hosts[run] = _Place(issued, host.by)
         place = self._run(run, index, command, _Place(issued, host.by), issued)
         if command.is_blocking:
-            self._hosts[run] = self._later(self._hosts[run], _Place(place.time + _ROUND_TRIP, place.by))
+            seen = place.time + _ROUND_TRIP
+            if command.form.kind is Kind.READ and run in self._unread:
+                self._unread.remove(run)
+                seen += _TURN_AROUND
+            self._hosts[run] = self._later(self._hosts[run], _Place(seen, place.by))
 
     def _run(
         self,
@@ -197,6 +204,7 @@ class Clock:
         self._hosts[run] = _Place(issued, host.by)
         number, end = self._sessions, _Place(issued, host.by)
         self._sessions += 1
+        self._unread.add(run)
         for recorded in self._traces.get((run, command.form.mesh, command.trace or 0), ()):
             one = self._runs[run].commands[recorded]
             if one.queue != command.queue:

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import default_calibration
-from softmesh.cost.command_cost import FREE, CommandCost
+from softmesh.cost.chip_costs import dram_seconds
+from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.command_workloads import workload_of
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
@@ -39,7 +40,7 @@ def price(command: Command, chip: Chip, calibration: Calibration | None = None) 
     known = _PRICED.setdefault(by, {}).get(key)
     if known is None:
         work = workload_of(command, chip)
-        found = FREE if work is None else cost_of(work, by, command.cost.flops)
+        found = FREE if work is None else _through_memory(cost_of(work, by, command.cost.flops), chip)
         if len(_PRICED[by]) > _MOST_PRICED:
             _PRICED[by].clear()
         known = _PRICED[by][key] = _Priced(form, found)
@@ -83,6 +84,14 @@ def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
         given = command.arguments
         form += [lines_of(command.device), is_two_dimensional(), *(given.get(name) for name in _ARGUMENTS)]
     return tuple(form)
+
+
+def _through_memory(cost: CommandCost, chip: Chip) -> CommandCost:
+    """No less than its bytes take through the chip's DRAM."""
+    least = dram_seconds(chip, cost.dram_bytes)
+    if cost.bound is Bound.HOST or least <= cost.seconds:
+        return cost
+    return cost._replace(seconds=least, high=max(cost.high, 2 * least), bound=Bound.DRAM, is_measured=False)
 
 
 def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> CommandCost:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import softmesh as ttnn
+from softmesh.cost.laws.dispatches import TURN_AROUND_US
 from softmesh.cost.program_cost import ProgramCost
 from softmesh.cost.timeline import Estimate, TimedCommand
 
@@ -293,3 +294,82 @@ def test_messages_are_received_after_they_were_sent() -> None:
     for one in (sender, receiver):
         ttnn.close_mesh_device(one)
     ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
+
+
+def test_the_host_works_on_what_it_reads_of_a_replay_before_it_goes_on(mesh: ttnn.MeshDevice) -> None:
+    """Once for each replay that is read from, and not in programs without a trace."""
+    x = tensor(mesh, 64, 64)
+    y = ttnn.gelu(x)
+    with ttnn.estimate(mesh) as cost:
+        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+        y = ttnn.gelu(x)
+        ttnn.end_trace_capture(mesh, trace, cq_id=0)
+        ttnn.to_torch(x, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+        for reads in (0, 1, 2):
+            with cost.step(f"{reads} reads"):
+                ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+                for _ in range(reads):
+                    ttnn.to_torch(y, mesh_composer=ttnn.ConcatMeshToTensor(mesh, dim=0))
+    none, one, two = (step.end - step.start for step in cost.estimate.steps)
+    assert none < 1e-3
+    assert one > none + TURN_AROUND_US * 1e-6
+    assert two < one + 1e-3
+    assert named(cost.estimate, "to_torch")[0].end < TURN_AROUND_US * 1e-6
+
+
+@pytest.mark.parametrize(("system", "rate"), [("N150", 230e9), ("P150", 300e9)])
+def test_weights_over_the_banks_are_multiplied_by_a_core_for_each_bank(
+    system: str, rate: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blackhole has eight banks and so eight cores: its memory is faster than they are."""
+    monkeypatch.setenv("SOFTMESH_SYSTEM", system)
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as one, ttnn.estimate(one, values=False) as cost:
+        banks = one.dram_grid_size().x
+        cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(banks - 1, 0))})
+        shards = ttnn.ShardSpec(cores, [4096, 24576 // banks], ttnn.ShardOrientation.ROW_MAJOR)
+        by_bank = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, shards)
+        tile, l1 = ttnn.TILE_LAYOUT, ttnn.L1_MEMORY_CONFIG
+        x = ttnn.from_torch(torch.zeros(32, 4096), ttnn.bfloat16, layout=tile, device=one, memory_config=l1)
+        w = ttnn.from_torch(torch.zeros(4096, 24576), ttnn.bfloat8_b, layout=tile, device=one, memory_config=by_bank)
+        config = ttnn.init_device_compute_kernel_config(one.arch(), math_fidelity=ttnn.MathFidelity.HiFi2)
+        ttnn.linear(x, w, memory_config=l1, compute_kernel_config=config)
+    (product,) = named(cost.estimate, "linear")
+    assert 0.9 * rate < 4096 * 24576 * 1088 / 1024 / product.seconds < 1.1 * rate
+    assert not product.cost.is_measured
+
+
+def test_nothing_is_read_faster_than_the_memory_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "P150")
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as one, ttnn.estimate(one, values=False) as cost:
+        x, w = tensor(one, 32, 8192), tensor(one, 8192, 8192)
+        ttnn.matmul(x, w)
+    (product,) = named(cost.estimate, "matmul")
+    assert product.cost.dram_bytes / product.seconds < 500e9
+
+
+def test_positions_and_page_tables_are_not_what_a_cache_moves(mesh: ttnn.MeshDevice) -> None:
+    users, heads, wide = 32, 8, 128
+    cache = tensor(mesh, users * 4, heads, 32, wide)
+    new = ttnn.to_memory_config(tensor(mesh, 1, users, heads, wide), ttnn.L1_MEMORY_CONFIG)
+    positions = ttnn.from_torch(torch.zeros(users).int(), ttnn.int32, device=mesh)
+    table = ttnn.from_torch(torch.arange(users * 4).reshape(users, 4).int(), ttnn.int32, device=mesh)
+    with ttnn.estimate(mesh) as cost:
+        ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions, page_table=table)
+    (update,) = named(cost.estimate, "experimental.paged_update_cache")
+    assert 1e-6 < update.seconds < 10e-6  # published: 3.7 to 4.5 us
+
+
+def test_the_tail_of_a_model_takes_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Llama-70B on a Galaxy, batch 32: head 142.7 us, topk 180 us, sampling 67.7 us of each device."""
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "Galaxy")
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as one, ttnn.estimate(one, values=False) as cost:
+        x, few = tensor(one, 1, 1, 32, 2048), tensor(one, 1, 1, 32, 256)
+        w = ttnn.from_torch(torch.zeros(2048, 16384), ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT, device=one)
+        ttnn.topk(ttnn.linear(x, w), 32)
+        ids = ttnn.from_torch(torch.zeros(1, 1, 32, 256).int(), ttnn.uint32, device=one)
+        k, p, t = (ttnn.from_torch(torch.ones(32), dtype, device=one) for dtype in (ttnn.uint32, *[ttnn.bfloat16] * 2))
+        ttnn.sampling(few, ids, k=k, p=p, temp=t)
+    took = {name: sum(one.seconds for one in named(cost.estimate, name)) for name in ("linear", "topk", "sampling")}
+    assert took["topk"] == pytest.approx(180e-6, rel=0.2)
+    assert took["sampling"] == pytest.approx(67.7e-6, rel=0.2)
+    assert sum(took.values()) == pytest.approx(390.4e-6, rel=0.2)

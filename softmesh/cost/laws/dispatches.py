@@ -9,6 +9,9 @@ from softmesh.cost.laws.law import Coefficients, Law, Numbers, larger
 from softmesh.cost.workloads import Dispatch
 
 UNTRACED_US = {"wormhole_b0": 38.0, "blackhole": 5.0}  # more between two calls that the host enqueues one by one
+# Between two replays whose results are read: the host takes tokens, does its own work, and writes what comes next.
+# The one number that is fitted on published decode speeds (`softmesh bench decode`); they tell no more of it.
+TURN_AROUND_US = 4300.0
 GAP_US = {"wormhole_b0": 0.69, "blackhole": 0.6}  # between two ops of a trace, median of a decoder's published gaps
 
 

@@ -34,6 +34,8 @@ class Split(NamedTuple):
 def split_of(work: Product) -> Split:
     columns, rows = work.grid
     m = work.m * work.batch
+    if work.in1_by_bank:
+        return Split(m, -(-work.n // columns), 0)
     cores = columns * rows
     high, wide = -(-m // _BLOCK), -(-work.n // _BLOCK)
     if not work.is_tuned and high == 1 and wide > 1:
@@ -74,18 +76,22 @@ def _terms(work: Product) -> tuple[float, ...]:
         held += split.rows * split.columns * work.out_tile - split.rows * split.columns * tile
     space = l1_space(work.chip)
     count, depth = _blocks(split, work.k, tile, min(held, space // 2), space)
+    if work.in1_by_bank:
+        count = 1  # a core goes through its columns once, whatever it holds of them at a time
     m = work.m * work.batch
     products = split.rows * split.columns * work.k
     in0_bytes = 0 if work.in0_in_l1 else m * work.in0_tile
     in1_bytes = 0 if work.in1_in_l1 else work.n * work.in1_count * work.in1_tile
     out_bytes = 0 if work.out_in_l1 else m * work.n * work.out_tile
     dram = count * work.k * (in0_bytes + in1_bytes) + out_bytes
-    fetched = count * work.k * max(split.rows, 0 if work.in1_in_l1 else split.columns)
-    mean_tile = (work.in0_tile + work.in1_tile) / 2
+    # Weights in a core's own bank come in long bursts, which the memory's rate alone bounds.
+    fetched = count * work.k * max(split.rows, 0 if work.in1_in_l1 or work.in1_by_bank else split.columns)
+    # Beside a bank a core keeps the few tiles of its operand, and unpacks those of the weights one by one.
+    mean_tile = work.in1_tile if work.in1_by_bank else (work.in0_tile + work.in1_tile) / 2
     return (
         float(products),
         float(work.phases),
-        mean_tile,
+        float(mean_tile),
         products / depth,
         float(dram),
         float(fetched),
