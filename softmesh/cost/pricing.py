@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.chip_costs import dram_seconds
-from softmesh.cost.command_cost import FREE, Bound, CommandCost
-from softmesh.cost.command_workloads import workload_of
+from softmesh.cost.command_cost import FREE, UNPRICED, Bound, CommandCost
+from softmesh.cost.command_workloads import costs_nothing, workload_of
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
 from softmesh.cost.op_families import Family, family_of
@@ -40,7 +40,10 @@ def price(command: Command, chip: Chip, calibration: Calibration | None = None) 
     known = _PRICED.setdefault(by, {}).get(key)
     if known is None:
         work = workload_of(command, chip)
-        found = FREE if work is None else _through_memory(cost_of(work, by, command.cost.flops), chip)
+        if work is None:
+            found = FREE if costs_nothing(command) else UNPRICED
+        else:
+            found = _through_memory(cost_of(work, by, command.cost.flops), chip)
         if len(_PRICED[by]) > _MOST_PRICED:
             _PRICED[by].clear()
         known = _PRICED[by][key] = _Priced(form, found)

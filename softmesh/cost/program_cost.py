@@ -14,7 +14,7 @@ from softmesh.cost.estimate_from_runs import assembled
 from softmesh.cost.modelled_clock import Clock, Clocked
 from softmesh.cost.recorded_run import RecordedRun
 from softmesh.cost.run_recorder import STEP, RunRecorder
-from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, text_table
+from softmesh.cost.summaries import LineCost, OpCost, busy_share, by_line, by_op, text_table
 from softmesh.cost.timeline import Estimate, LinkUse
 from softmesh.errors import MeshError
 from softmesh.runtime import commands
@@ -70,6 +70,11 @@ class ProgramCost:
 
     def by_line(self) -> list[LineCost]:
         return by_line(self.estimate)
+
+    @property
+    def busy(self) -> float:
+        """The part of the time in which programs run, on average over the chips."""
+        return busy_share(self.estimate)
 
     @property
     def busiest_link(self) -> LinkUse | None:

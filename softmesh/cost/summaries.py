@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from softmesh.callsite import CallSite
-from softmesh.cost.command_cost import Bound
+from softmesh.cost.command_cost import UNPRICED, Bound
 from softmesh.cost.timeline import Estimate, TimedCommand
 
 if TYPE_CHECKING:
@@ -17,14 +18,17 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class OpCost(NamedTuple):
-    """All calls of one op. `seconds` are those of the devices, waiting not counted; `low` to `high` is their band."""
+    """All calls of one op. `seconds` is what they take one by one; `low` to `high` is the band of that.
+
+    `share` is a part of the whole time, on average over the chips: shares of ops and of `IdleTime` add up to one.
+    """
 
     name: str
     calls: int
     seconds: float
     low: float
     high: float
-    share: float  # of the time of all commands
+    share: float
     bound: Bound  # of most of its time
     flops: int
     dram_bytes: int
@@ -43,6 +47,14 @@ class LineCost(NamedTuple):
     high: float
     share: float
     bound: Bound
+
+
+class IdleTime(NamedTuple):
+    """Time in which nothing runs on a chip, by its reason: host, launch or waiting (see softmesh.cost.time_shares)."""
+
+    name: str
+    seconds: float  # on average over the chips
+    share: float  # of the whole time
 
 
 class StepCost(NamedTuple):
@@ -65,27 +77,27 @@ def ran(estimate: Estimate) -> list[TimedCommand]:
 
 def by_op(estimate: Estimate) -> list[OpCost]:
     """The costliest first."""
-    found, total = _grouped(ran(estimate), lambda command: command.name)
+    found = _grouped(estimate, lambda command: command.name)
     return [
         OpCost(
             name,
             len(group),
             seconds,
             *band_of(group),
-            seconds / total if total else 0.0,
+            share,
             _bound_of(group),
             sum(command.cost.flops for command in group),
             sum(command.cost.dram_bytes for command in group),
             sum(command.cost.link_bytes for command in group),
             all(command.cost.is_measured for command in group),
         )
-        for name, group, seconds in found
+        for name, group, seconds, share in found
     ]
 
 
 def by_line(estimate: Estimate) -> list[LineCost]:
     """The costliest first."""
-    found, total = _grouped(ran(estimate), lambda command: command.site)
+    found = _grouped(estimate, lambda command: command.site)
     return [
         LineCost(
             site,
@@ -93,10 +105,10 @@ def by_line(estimate: Estimate) -> list[LineCost]:
             len(group),
             seconds,
             *band_of(group),
-            seconds / total if total else 0.0,
+            share,
             _bound_of(group),
         )
-        for site, group, seconds in found
+        for site, group, seconds, share in found
     ]
 
 
@@ -128,14 +140,43 @@ def band_of(commands: Iterable[TimedCommand]) -> tuple[float, float]:
     return max(total - math.hypot(*below.values()), 0.0), total + math.hypot(*above.values())
 
 
+def idle_times(estimate: Estimate) -> list[IdleTime]:
+    """The longest first."""
+    found = [IdleTime(name, time, time / estimate.seconds) for name, time in estimate.spent.idle.items() if time > 0]
+    return sorted(found, key=lambda one: -one.seconds)
+
+
+def by_bound(estimate: Estimate) -> list[tuple[Bound, float]]:
+    """Seconds on average over the chips, the most first."""
+    spent: dict[Bound, float] = {}
+    for command, time in zip(estimate.commands, estimate.spent.of_command, strict=True):
+        spent[command.cost.bound] = spent.get(command.cost.bound, 0.0) + time
+    return sorted(((bound, time) for bound, time in spent.items() if time > 0), key=lambda pair: -pair[1])
+
+
+def busy_share(estimate: Estimate) -> float:
+    """The part of the whole time in which programs run, on average over the chips."""
+    return estimate.spent.mean_busy / estimate.seconds if estimate.seconds else 0.0
+
+
+def unpriced(estimate: Estimate) -> dict[str, int]:
+    """Names of ops that the estimate counts as nothing, for want of a price, and how often they ran."""
+    return dict(Counter(command.name for command in estimate.commands if command.cost.law == UNPRICED.law))
+
+
 def _grouped(
-    commands: Iterable[TimedCommand], key: Callable[[TimedCommand], _Key]
-) -> tuple[list[tuple[_Key, list[TimedCommand], float]], float]:
+    estimate: Estimate, key: Callable[[TimedCommand], _Key]
+) -> list[tuple[_Key, list[TimedCommand], float, float]]:
+    """By key: the commands, their seconds one by one, and their share of the whole time."""
     groups: dict[_Key, list[TimedCommand]] = {}
-    for command in commands:
+    for command in ran(estimate):
         groups.setdefault(key(command), []).append(command)
-    sums = [(name, group, sum(one.seconds for one in group)) for name, group in groups.items()]
-    return sorted(sums, key=lambda one: -one[2]), sum(seconds for _, _, seconds in sums)
+    spent, whole = estimate.spent.of_command, estimate.seconds
+    sums = [
+        (name, group, sum(one.seconds for one in group), sum(spent[one.index] for one in group) / whole)
+        for name, group in groups.items()
+    ]
+    return sorted(sums, key=lambda one: -one[2])
 
 
 def _bound_of(commands: Iterable[TimedCommand]) -> Bound:
@@ -149,7 +190,7 @@ def _bound_of(commands: Iterable[TimedCommand]) -> Bound:
 
 
 def text_table(estimate: Estimate, most: int = 20) -> Table:
-    """Time by op, the costliest first."""
+    """Time by op, the costliest first, and time in which nothing runs."""
     from rich import box
     from rich.table import Table
 
@@ -165,7 +206,10 @@ def text_table(estimate: Estimate, most: int = 20) -> Table:
     if len(rows) > most:
         rest = sum(op.seconds for op in rows[most:])
         calls = sum(op.calls for op in rows[most:])
-        table.add_row(f"{len(rows) - most} more", str(calls), time_text(rest), "", "", "")
+        share = sum(op.share for op in rows[most:])
+        table.add_row(f"{len(rows) - most} more", str(calls), time_text(rest), "", f"{share:.1%}", "")
+    for idle in idle_times(estimate):
+        table.add_row(f"({idle.name})", "", time_text(idle.seconds), "", f"{idle.share:.1%}", "")
     return table
 
 

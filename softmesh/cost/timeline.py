@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from softmesh.callsite import CallSite
 from softmesh.cost.command_cost import CommandCost
+from softmesh.cost.time_shares import TimeShares, time_shares
 from softmesh.systems.chip import Chip
 from softmesh.systems.machine import Machine, Port
 
@@ -209,6 +211,11 @@ class Estimate:
 
     def busiest_link(self) -> LinkUse | None:
         return max(self.links, key=lambda use: use.bytes, default=None)
+
+    @cached_property
+    def spent(self) -> TimeShares:
+        """Where the time goes, on average over the chips: all parts of it add up to `seconds`."""
+        return time_shares(self.commands, self.meshes, self.seconds)
 
     def critical_path(self) -> list[TimedCommand]:
         """The commands that the end waited for, the first of them first; time between two of them is the host's."""

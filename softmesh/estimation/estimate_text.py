@@ -11,7 +11,19 @@ from rich.table import Table
 
 from softmesh import terminal_text
 from softmesh.cost.comparison import Change, Comparison
-from softmesh.cost.summaries import by_line, by_op, by_step, headline, ran, size_text, text_table, time_text
+from softmesh.cost.summaries import (
+    busy_share,
+    by_line,
+    by_op,
+    by_step,
+    headline,
+    idle_times,
+    ran,
+    size_text,
+    text_table,
+    time_text,
+    unpriced,
+)
 from softmesh.cost.timeline import Estimate
 
 _MOST = 20
@@ -75,6 +87,12 @@ def _lines_table(estimate: Estimate) -> Table:
         )
         for line in by_line(estimate)[:_MOST]
     ]
+    rest = by_line(estimate)[_MOST:]
+    if rest:
+        times = time_text(sum(line.seconds for line in rest)), f"{sum(line.share for line in rest):.1%}"
+        rows.append((f"{len(rest)} more", "", str(sum(line.calls for line in rest)), *times, ""))
+    for idle in idle_times(estimate):
+        rows.append((f"({idle.name})", "", "", time_text(idle.seconds), f"{idle.share:.1%}", ""))
     return plain_table("by line", ("line", "ops", "calls", "time", "share", "bound by"), rows, (2, 3, 4))
 
 
@@ -94,16 +112,18 @@ def _links_table(estimate: Estimate) -> Table:
         for use in busiest
     ]
     title = f"the busiest of {len(estimate.links)} links, one way each"
-    return plain_table(title, ("link", "bytes", "in use", "of the time"), rows, (1, 2, 3))
+    return plain_table(title, ("link", "bytes", "in use", "of the whole time"), rows, (1, 2, 3))
 
 
 def _notes(estimate: Estimate) -> list[str]:
     commands = ran(estimate)
-    busy = sum(command.seconds for command in estimate.critical_path())
     found = [
-        f"{len(commands)} commands; {time_text(busy)} of the critical path on devices, "
-        f"{time_text(max(estimate.seconds - busy, 0.0))} waiting for the host"
+        f"{len(commands)} commands; programs keep the chips busy for {busy_share(estimate):.1%} of the time. "
+        "Shares are of the whole time, on average over the chips, and add up to 100 %."
     ]
+    missing = [f"{name} ({calls})" for name, calls in unpriced(estimate).items()]
+    if missing:
+        found.append(f"no price, counted as nothing: {', '.join(missing)}")
     guessed = {command.name for command in commands if not command.cost.is_measured}
     if guessed:
         found.append(f"? nothing was measured behind: {', '.join(sorted(guessed)[:8])}{' ...' * (len(guessed) > 8)}")
@@ -159,8 +179,11 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
         "low": low,
         "high": high,
         "commands": len(ran(estimate)),
+        "busy": busy_share(estimate),
         "tokens_per_second": estimate.tokens_per_second(),
         "ops": [op._asdict() | {"bound": op.bound.value} for op in by_op(estimate)],
+        "idle": [idle._asdict() for idle in idle_times(estimate)],
+        "unpriced": unpriced(estimate),
         "lines": [
             line._asdict() | {"bound": line.bound.value, "file": line.site.file, "line": line.site.line}
             for line in by_line(estimate)

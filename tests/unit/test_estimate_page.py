@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from hand_made_estimates import hand_made_estimate
 
-from softmesh.cost.summaries import time_text
+from softmesh.cost.summaries import by_bound, time_text
 from softmesh.cost.timeline import Estimate
 from softmesh.report.estimates.estimate_page import estimate_page, notebook_html
-from softmesh.report.estimates.link_and_memory_use import memory_uses, time_by_bound
+from softmesh.report.estimates.link_and_memory_use import memory_uses
 from softmesh.report.estimates.link_map import link_map
 from softmesh.report.estimates.memory_map import memory_map
 from softmesh.report.estimates.quantities import count_text, share_text
@@ -131,7 +131,7 @@ def test_an_estimate_of_nothing_is_a_page_too(estimate: Estimate):
     empty = replace(estimate, commands=(), links=(), memory=(), steps=(), marks=(), meshes=(), seconds=0.0)
     shown = "".join(Page(estimate_page(empty)).texts)
     assert "Nothing was allocated" in shown
-    assert time_by_bound(empty) == []
+    assert by_bound(empty) == []
 
 
 def test_a_notebook_shows_the_page_in_a_frame(estimate: Estimate):

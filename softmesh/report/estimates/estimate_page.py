@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from softmesh.cost.summaries import size_text, time_text
+from softmesh.cost.summaries import busy_share, by_bound, idle_times, size_text, time_text, unpriced
 from softmesh.cost.timeline import Estimate
-from softmesh.report.estimates.link_and_memory_use import MemoryUse, device_count, memory_uses, time_by_bound
+from softmesh.report.estimates.link_and_memory_use import MemoryUse, device_count, memory_uses
 from softmesh.report.estimates.link_map import link_map
 from softmesh.report.estimates.memory_map import left_out, memory_map, memory_sentence
 from softmesh.report.estimates.output_files import PathLike, write_file
-from softmesh.report.estimates.page_colours import BOUND
+from softmesh.report.estimates.page_colours import BOUND, IDLE
 from softmesh.report.estimates.page_script import SCRIPT
 from softmesh.report.estimates.page_style import STYLE
 from softmesh.report.estimates.page_tables import (
@@ -112,11 +112,9 @@ def _cards(estimate: Estimate) -> Iterator[str]:
         yield _card(
             "Tokens per second", f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}", "over the steps that make tokens"
         )
-    spent = time_by_bound(estimate)
-    if spent:
-        bound, seconds = spent[0]
-        whole = sum(each for _, each in spent)
-        yield _card("Mostly bound by", bound.value, f"{share_text(seconds, whole)} of the time of all commands")
+    if estimate.seconds:
+        busy = share_text(busy_share(estimate), 1)
+        yield _card("Chips busy", busy, "of the time with programs, on average over the chips")
     busiest = estimate.busiest_link()
     if busiest is not None and busiest.bytes:
         in_use = share_text(busiest.busy_seconds, estimate.seconds)
@@ -159,31 +157,39 @@ def _fullest(estimate: Estimate) -> list[MemoryUse]:
 
 
 def _time_section(estimate: Estimate) -> str:
-    spent = time_by_bound(estimate)
-    whole = sum(seconds for _, seconds in spent)
-    parts = "".join(
-        f'<i style="width:{100 * seconds / whole:.2f}%;background:{BOUND[bound]}" '
-        f'title="{escape(bound.value)}: {escape(time_text(seconds))}, {escape(share_text(seconds, whole))}"></i>'
-        for bound, seconds in spent
+    """Parts of the whole time: of commands by what bounds them, and of chips on which nothing runs."""
+    parts = [(bound.value, seconds, BOUND[bound]) for bound, seconds in by_bound(estimate)]
+    parts += [(f"no command: {idle.name}", idle.seconds, IDLE[idle.name]) for idle in idle_times(estimate)]
+    whole = estimate.seconds
+    stack = "".join(
+        f'<i style="width:{100 * seconds / whole:.2f}%;background:{colour}" '
+        f'title="{escape(name)}: {escape(time_text(seconds))}, {escape(share_text(seconds, whole))}"></i>'
+        for name, seconds, colour in parts
     )
     legend = "".join(
-        f'<span><span class="dot" style="background:{BOUND[bound]}"></span>{escape(bound.value)} '
+        f'<span><span class="dot" style="background:{colour}"></span>{escape(name)} '
         f"<b>{escape(share_text(seconds, whole))}</b></span>"
-        for bound, seconds in spent
+        for name, seconds, colour in parts
     )
     return (
         '<section id="time"><h2>Where the time goes</h2>'
-        '<p class="lead">Time of all commands by what they wait for most. A command counts once, on however many chips '
-        "it runs; what overlaps counts in full.</p>"
-        f'<div class="stack" role="img" aria-label="Time by bound">{parts}</div><div class="legend">{legend}</div>\n'
+        '<p class="lead">The whole time of an average chip: commands by what they wait for most, and what the chip '
+        "waits for without one. Programs that overlap on a chip share the moment, so that all shares add up to "
+        f"100 %.</p>{_unpriced(estimate)}"
+        f'<div class="stack" role="img" aria-label="Time by bound">{stack}</div><div class="legend">{legend}</div>\n'
         f"<h3>By op</h3>{ops_table(estimate)}<h3>By line of the program</h3>{lines_table(estimate)}</section>\n"
     )
+
+
+def _unpriced(estimate: Estimate) -> str:
+    names = ", ".join(f"{name} ({calls})" for name, calls in unpriced(estimate).items())
+    return f'<p class="note">No price, counted as nothing: {escape(names)}.</p>' if names else ""
 
 
 def _timeline_section(estimate: Estimate) -> str:
     legend = "".join(
         f'<span><span class="dot" style="background:{BOUND[bound]}"></span>{escape(bound.value)}</span>'
-        for bound, _ in time_by_bound(estimate)
+        for bound, _ in by_bound(estimate)
     )
     return (
         '<section id="timeline-part"><h2>Timeline</h2>'
@@ -204,7 +210,7 @@ def _mesh_section(estimate: Estimate) -> str:
     drawing = link_map(estimate)
     return (
         '<section id="mesh"><h2>Mesh and links</h2>'
-        '<p class="lead">Each chip with the share of time in which it has something to do, and between two chips a '
+        '<p class="lead">Each chip with the share of time in which it is busy with programs, and between two chips a '
         "line for each way, coloured by what its busiest link carried. A stub leads around the edge.</p>"
         f'<div class="drawing wide">{drawing}</div><h3>Links</h3>{links_table(estimate)}</section>\n'
     )

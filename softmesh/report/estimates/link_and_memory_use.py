@@ -1,4 +1,4 @@
-"""Link and memory use of an estimate: what they carried and held, by pair of chips and over time; time by bound."""
+"""Link and memory use of an estimate: what they carried and held, by pair of chips and over time."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from softmesh.callsite import CallSite
-from softmesh.cost.command_cost import Bound
 from softmesh.cost.timeline import Estimate, MemoryEvent, MemoryRegion, MeshRecord
-
-
-def time_by_bound(estimate: Estimate) -> list[tuple[Bound, float]]:
-    spent: dict[Bound, float] = defaultdict(float)
-    for command in estimate.commands:
-        spent[command.cost.bound] += command.seconds
-    return sorted(((bound, seconds) for bound, seconds in spent.items() if seconds > 0), key=lambda pair: -pair[1])
 
 
 class PairUse(NamedTuple):

@@ -78,30 +78,15 @@ def _mesh_panel(estimate: Estimate, mesh: MeshRecord, pairs: list[PairUse], most
             device = mesh.devices[plane.first + place]
             centres[device] = x + (column + 0.5) * pitch, (row + 0.5) * pitch + grid.pitch * 0.2
         x += (plane.columns + 1) * pitch
-    busy = _busy(estimate, mesh)
+    busy = estimate.spent.busy
     for pair in pairs:
         if pair.source in centres and pair.target in centres:
             _draw_pair(panel, pair, centres, grid, most, estimate.seconds)
     for device, centre in centres.items():
-        _draw_chip(panel, mesh, device, centre, grid, busy.get(device, 0.0), estimate.seconds)
+        _draw_chip(panel, mesh, device, centre, grid, busy.get((mesh.rank, device), 0.0), estimate.seconds)
     panel.width = max(panel.width, max(x for x, _ in centres.values()) + 0.95 * pitch)
     panel.height = max(y for _, y in centres.values()) + 0.7 * pitch
     return panel
-
-
-def _busy(estimate: Estimate, mesh: MeshRecord) -> dict[int, float]:
-    """For how long something ran on each chip: what overlaps counts once."""
-    until: dict[int, float] = {}
-    total: dict[int, float] = {}
-    for command in sorted(estimate.commands, key=lambda command: command.start):
-        if command.rank != mesh.rank or command.mesh < 0:
-            continue
-        for device in command.devices:
-            start = max(command.start, until.get(device, 0.0))
-            if command.end > start:
-                total[device] = total.get(device, 0.0) + command.end - start
-                until[device] = command.end
-    return total
 
 
 def _draw_chip(

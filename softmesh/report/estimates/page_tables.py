@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, size_text, time_text
+from softmesh.cost.summaries import LineCost, OpCost, by_line, by_op, idle_times, size_text, time_text
 from softmesh.cost.timeline import Estimate, TimedCommand
 from softmesh.report.estimates.link_and_memory_use import memory_uses
-from softmesh.report.estimates.page_colours import BOUND
+from softmesh.report.estimates.page_colours import BOUND, IDLE
 from softmesh.report.estimates.quantities import count_text, share_text
 from softmesh.report.estimates.timeline_lanes import chips_text
 
@@ -80,14 +80,28 @@ def bound_cell(bound_name: str, colour: str) -> Cell:
 def ops_table(estimate: Estimate) -> str:
     found = by_op(estimate)
     heads = ("op", "time#", "share#", "calls#", "band#", "bound", "work#", "DRAM#", "over links#")
-    return table("ops", heads, (_op_row(total, found) for total in found))
+    most = max([op.seconds for op in found] + [idle.seconds for idle in idle_times(estimate)], default=0.0)
+    return table("ops", heads, [*(_op_row(total, most) for total in found), *_idle_rows(estimate, most, 0, 6)])
 
 
-def _op_row(total: OpCost, found: Sequence[OpCost]) -> list[Cell]:
+def _idle_rows(estimate: Estimate, most: float, before: int, after: int) -> Iterable[list[Cell]]:
+    """Time in which no command runs, between empty cells."""
+    empty = Cell("", 0)
+    for idle in idle_times(estimate):
+        yield [
+            text(f"({idle.name})"),
+            *[empty] * before,
+            bar(idle.seconds, most, time_text(idle.seconds), IDLE[idle.name]),
+            number(idle.share, share_text(idle.share, 1)),
+            *[empty] * after,
+        ]
+
+
+def _op_row(total: OpCost, most: float) -> list[Cell]:
     colour = BOUND[total.bound]
     return [
         code(total.name),
-        bar(total.seconds, found[0].seconds, time_text(total.seconds), colour),
+        bar(total.seconds, most, time_text(total.seconds), colour),
         number(total.share, share_text(total.share, 1)),
         number(total.calls, f"{total.calls:,}"),
         _band(total.low, total.high, total.is_measured),
@@ -111,17 +125,18 @@ def _band(low: float, high: float, is_measured: bool) -> Cell:
 def lines_table(estimate: Estimate) -> str:
     found = by_line(estimate)
     heads = ("line", "source", "time#", "share#", "calls#", "bound", "ops")
-    return table("lines", heads, (_line_row(total, found) for total in found))
+    most = max([line.seconds for line in found] + [idle.seconds for idle in idle_times(estimate)], default=0.0)
+    return table("lines", heads, [*(_line_row(total, most) for total in found), *_idle_rows(estimate, most, 1, 3)])
 
 
-def _line_row(total: LineCost, found: Sequence[LineCost]) -> list[Cell]:
+def _line_row(total: LineCost, most: float) -> list[Cell]:
     site, colour = total.site, BOUND[total.bound]
     source = linecache.getline(site.file, site.line).strip()
     where = Cell(f'<code title="{escape(site.file)}">{escape(str(site))}</code>', str(site).lower())
     return [
         where,
         Cell(f'<code class="source">{escape(source[:160])}</code>', source.lower()),
-        bar(total.seconds, found[0].seconds, time_text(total.seconds), colour),
+        bar(total.seconds, most, time_text(total.seconds), colour),
         number(total.share, share_text(total.share, 1)),
         number(total.calls, f"{total.calls:,}"),
         bound_cell(total.bound.value, colour),
@@ -144,7 +159,7 @@ def links_table(estimate: Estimate) -> str:
         ]
         for use in uses
     )
-    return table("links", ("from", "to", "carried#", "in use#", "of the time#", "rate while in use#"), rows)
+    return table("links", ("from", "to", "carried#", "in use#", "of the whole time#", "rate while in use#"), rows)
 
 
 def _rate(size: int, seconds: float) -> float:

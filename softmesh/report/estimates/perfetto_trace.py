@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from softmesh.cost.command_cost import Bound
+from softmesh.cost.summaries import busy_share, idle_times
 from softmesh.cost.timeline import Estimate, MeshRecord, TimedCommand
 from softmesh.report.estimates.output_files import PathLike, writing
 
@@ -55,7 +56,9 @@ def perfetto_events(estimate: Estimate) -> Iterator[Event]:
 
 def _facts(estimate: Estimate) -> Event:
     names = ("program", "system", "fabric", "calibration", "error")
-    return {name: getattr(estimate, name) or "" for name in names}
+    shares = {idle.name: f"{idle.share:.1%}" for idle in idle_times(estimate)}
+    told = {name: getattr(estimate, name) or "" for name in names}
+    return told | {"seconds": estimate.seconds, "chips busy": f"{busy_share(estimate):.1%}", **shares}
 
 
 def _compressed(file: BinaryIO) -> gzip.GzipFile:
