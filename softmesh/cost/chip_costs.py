@@ -12,7 +12,6 @@ from softmesh.systems.chip import Chip
 _TILE_ELEMENTS = TILE * TILE
 _SIZES = ((576, "bfloat4_b", 1), (1088, "bfloat8_b", 1), (2048, "bfloat16", 2), (4096, "float32", 4))
 _PAGE = 2048
-_MOST_OF_DRAM = 0.94  # of the signalled rate: 480 of 512 GB/s were read on Blackhole, 267 of 288 on Wormhole
 
 
 @lru_cache(maxsize=64)
@@ -22,11 +21,6 @@ def launch_seconds(chip: Chip) -> float:
     calibration = default_calibration()
     by_host, by_device = (calibration.estimate(small._replace(clock=clock)).seconds for clock in ("untraced", "device"))
     return max(by_host - by_device, 0.0)
-
-
-def dram_seconds(chip: Chip, size: int) -> float:
-    """The least that `size` bytes take through the memory of a chip, whatever a law says that was fitted elsewhere."""
-    return size / (_MOST_OF_DRAM * chip.dram_gb_per_s * 1e9)
 
 
 def matmul_seconds(chip: Chip, batch: int, m: int, k: int, n: int, moved_bytes: int) -> float:
@@ -50,7 +44,7 @@ def matmul_seconds(chip: Chip, batch: int, m: int, k: int, n: int, moved_bytes: 
         out_in_l1=there,
         is_tuned=True,
     )
-    return max(default_calibration().estimate(work).seconds, dram_seconds(chip, moved_bytes))
+    return default_calibration().estimate(work).seconds
 
 
 def _of_size(tile_bytes: float) -> tuple[int, str, int]:

@@ -37,4 +37,4 @@ class CommandCost(NamedTuple):
 
 
 FREE = CommandCost(0.0, 0.0, 0.0, Bound.DISPATCH, "free", is_measured=True)
-UNPRICED = CommandCost(0.0, 0.0, 0.0, Bound.DISPATCH, "no price")  # it runs, and nothing tells for how long
+UNPRICED = FREE._replace(law="no price: no op of this name is known", is_measured=False)

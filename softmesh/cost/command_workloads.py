@@ -51,14 +51,6 @@ def workload_of(command: Command, chip: Chip) -> Workload | None:
     return _MAKERS[family_of(command.name)](command, chip)
 
 
-def costs_nothing(command: Command) -> bool:
-    """True if a command without a workload has none: another view of the same memory, or a collective of one device."""
-    family = family_of(command.name)
-    if family is Family.MOVEMENT:
-        return bool(command.inputs and command.outputs)
-    return family in (Family.FREE, Family.EXCHANGE)
-
-
 def _nothing(command: Command, chip: Chip) -> None:
     return None
 

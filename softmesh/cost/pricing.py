@@ -9,9 +9,8 @@ from weakref import WeakKeyDictionary
 
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import default_calibration
-from softmesh.cost.chip_costs import dram_seconds
-from softmesh.cost.command_cost import FREE, UNPRICED, Bound, CommandCost
-from softmesh.cost.command_workloads import costs_nothing, workload_of
+from softmesh.cost.command_cost import FREE, UNPRICED, CommandCost
+from softmesh.cost.command_workloads import workload_of
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
 from softmesh.cost.op_families import Family, family_of
@@ -40,14 +39,17 @@ def price(command: Command, chip: Chip, calibration: Calibration | None = None) 
     known = _PRICED.setdefault(by, {}).get(key)
     if known is None:
         work = workload_of(command, chip)
-        if work is None:
-            found = FREE if costs_nothing(command) else UNPRICED
-        else:
-            found = _through_memory(cost_of(work, by, command.cost.flops), chip)
+        found = _without_work(command) if work is None else cost_of(work, by, command.cost.flops)
         if len(_PRICED[by]) > _MOST_PRICED:
             _PRICED[by].clear()
         known = _PRICED[by][key] = _Priced(form, found)
     return known.cost
+
+
+def _without_work(command: Command) -> CommandCost:
+    """A view and a marker take no time; a name that no op has, without a tensor, tells nothing of what it takes."""
+    is_known = command.inputs or command.outputs or family_of(command.name) is Family.FREE
+    return FREE if is_known else UNPRICED
 
 
 class _Priced(NamedTuple):
@@ -87,14 +89,6 @@ def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
         given = command.arguments
         form += [lines_of(command.device), is_two_dimensional(), *(given.get(name) for name in _ARGUMENTS)]
     return tuple(form)
-
-
-def _through_memory(cost: CommandCost, chip: Chip) -> CommandCost:
-    """No less than its bytes take through the chip's DRAM."""
-    least = dram_seconds(chip, cost.dram_bytes)
-    if cost.bound is Bound.HOST or least <= cost.seconds:
-        return cost
-    return cost._replace(seconds=least, high=max(cost.high, 2 * least), bound=Bound.DRAM, is_measured=False)
 
 
 def cost_of(work: Workload, calibration: Calibration, flops: int = 0) -> CommandCost:
