@@ -76,6 +76,7 @@ def show_estimate(estimate: Estimate, to: Console) -> None:
 
 
 def _lines_table(estimate: Estimate) -> Table:
+    lines = by_line(estimate)
     rows = [
         (
             str(line.site),
@@ -85,9 +86,9 @@ def _lines_table(estimate: Estimate) -> Table:
             f"{line.share:.1%}",
             line.bound.value,
         )
-        for line in by_line(estimate)[:_MOST]
+        for line in lines[:_MOST]
     ]
-    rest = by_line(estimate)[_MOST:]
+    rest = lines[_MOST:]
     if rest:
         times = time_text(sum(line.seconds for line in rest)), f"{sum(line.share for line in rest):.1%}"
         rows.append((f"{len(rest)} more", "", str(sum(line.calls for line in rest)), *times, ""))

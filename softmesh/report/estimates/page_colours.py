@@ -12,7 +12,7 @@ BOUND = {bound: f"var(--{bound.name.lower()})" for bound in Bound}
 STEPS = 7
 INK, FADED, LINE, PAPER, GROUND = (f"var(--{name})" for name in ("ink", "faded", "line", "paper", "ground"))
 TINTS = 8
-IDLE = {"host": BOUND[Bound.HOST], "launch": BOUND[Bound.DISPATCH], "waiting": LINE}
+IDLE = {"host": FADED, "launch": BOUND[Bound.DISPATCH], "waiting": LINE}
 
 
 def heat(amount: float, most: float) -> str:
