@@ -61,6 +61,7 @@ _OF_KIND = {
 _FUNCTIONS_BAND = 1.6  # other functions than the measured one: its law, with their share of its steps
 _COMPOSED_BAND = 2.0  # parts that were measured, in a form that was not
 _MOST_OF_DRAM = 0.94  # of the signalled rate: 480 of 512 GB/s were read on Blackhole, 267 of 288 on Wormhole
+_MOST_INTERLEAVED = 0.66  # the same by products of few rows with interleaved weights: about 190 of 288 GB/s on Wormhole
 UNMEASURED = 2.0  # nothing was measured: at least half to twice what the formula says as it starts
 
 
@@ -218,8 +219,10 @@ def _through_memory(made: WorkloadTime, work: Workload) -> WorkloadTime:
     """
     if not isinstance(work, Product):
         return made
-    rate = _MOST_OF_DRAM * work.chip.dram_gb_per_s * 1e9
-    least = dram_bytes(work) / rate
+    rate = work.chip.dram_gb_per_s * 1e9
+    least = dram_bytes(work) / (_MOST_OF_DRAM * rate)
+    if work.in1_interleaved:
+        least = max(least, work.in1_count * work.k * work.n * work.in1_tile / (_MOST_INTERLEAVED * rate))
     if least <= made.seconds:
         return made
     return made._replace(seconds=least, high=max(made.high, least * made.high / made.seconds), bound=Bound.DRAM)

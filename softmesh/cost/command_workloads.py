@@ -178,6 +178,7 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
     rows, columns = (extents[-2] if len(extents) > 1 else 1), extents[-1]
     inner = command.cost.flops // (2 * max(math.prod(extents), 1)) or in0.shape[-1]
     batch = math.prod(extents[:-2])
+    count = max(math.prod(list(in1.shape)[:-2]), 1)
     grid, tuned = _grid(command, chip)
     cores = 0
     by_bank = _is_by_bank(in1)
@@ -198,12 +199,13 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
         phases_of(command, dtype_of(in0)),
         grid,
         batch,
-        max(math.prod(list(in1.shape)[:-2]), 1),
+        count,
         is_in_l1([in0]),
         is_in_l1([in1]),
         is_in_l1([out]),
         is_tuned=tuned or batch > 1 or is_in_l1([in0]),
         height_cores=cores,
+        in1_interleaved=not by_bank and batch * rows <= TILE * count and not is_in_l1([in1]),
         in1_by_bank=by_bank,
     )
 

@@ -63,6 +63,7 @@ class Product(NamedTuple):
     is_tuned: bool = False  # a program config was given
     clock: str = "device"  # what the time is of: the device, or the host's calls, "traced" or "untraced"
     height_cores: int = 0  # over so many cores the rows are sharded, each with all of in1; 0: not so
+    in1_interleaved: bool = False  # read tile by tile from all DRAM banks, for a single row of tiles
     in1_by_bank: bool = False  # its columns are sharded over the DRAM banks, and the core beside each bank makes them
 
 

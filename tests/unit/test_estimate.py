@@ -338,13 +338,16 @@ def test_weights_over_the_banks_are_multiplied_by_a_core_for_each_bank(
     assert not product.cost.is_measured
 
 
-def test_nothing_is_read_faster_than_the_memory_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows", "share"), [(32, 0.66), (128, 0.94)])
+def test_no_product_reads_faster_than_the_memory_is(rows: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows with interleaved weights get less of its rate."""
     monkeypatch.setenv("SOFTMESH_SYSTEM", "P150")
     with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as one, ttnn.estimate(one, values=False) as cost:
-        x, w = tensor(one, 32, 8192), tensor(one, 8192, 8192)
+        x, w = tensor(one, rows, 8192), tensor(one, 8192, 8192)
         ttnn.matmul(x, w)
     (product,) = named(cost.estimate, "matmul")
-    assert product.cost.dram_bytes / product.seconds < 500e9
+    rate = 2 * 8192 * 8192 / product.seconds
+    assert 0.5 * share * 512e9 < rate <= 1.0001 * share * 512e9
 
 
 def test_positions_and_page_tables_are_not_what_a_cache_moves(mesh: ttnn.MeshDevice) -> None:
