@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from softmesh.cost.calibration_files import default_calibration
@@ -61,10 +62,15 @@ def elementwise_seconds(chip: Chip, steps: int, moved_bytes: int) -> float:
     return default_calibration().estimate(work).seconds
 
 
-def copy_seconds(chip: Chip, size: int) -> float:
+def copy_seconds(chip: Chip, size: int, *, in_l1: bool = False) -> float:
     """A copy of `size` bytes within the chip's memory: read, and written."""
-    work = Movement("copy", chip, size, size, False, -(-size // _PAGE), cores_of(chip))
+    work = Movement("copy", chip, size, size, in_l1, -(-size // _PAGE), cores_of(chip))
     return default_calibration().estimate(work).seconds
+
+
+def l1_bytes(chip: Chip) -> int:
+    """What tensors may take of the L1 of one chip: half of it, beside the circular buffers of the ops that run."""
+    return math.prod(chip.grid()) * (chip.l1_bytes - chip.l1_base) // 2
 
 
 def memory_bytes(chip: Chip) -> int:

@@ -162,6 +162,8 @@ def _measure(value: Value, expected: torch.Tensor, dtype: object) -> Measure | N
         wrong = wrong.masked_fill((found == dealt) | (found.isnan() & dealt.isnan()), 0.0)
         wrong = wrong.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf)
         sure = dealt.nan_to_num(0.0, 0.0, 0.0)
+    if wrong.dim() == dist.lead:  # of each chip a scalar, which is a row of one
+        wrong, sure = wrong[..., None], sure[..., None]
     off = _Rows.of(wrong, sure)
     size, largest = _largest(sure), _largest(wrong)
     if is_exact:
@@ -206,8 +208,6 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, wrong: torch.Tensor, expected: torch.Tensor) -> _Rows:
-        if wrong.dim() == 0:
-            wrong, expected = wrong[None], expected[None]
         return cls(torch.linalg.vector_norm(wrong, dim=-1), torch.linalg.vector_norm(expected, dim=-1))
 
     def relative(self) -> tuple[float, float]:

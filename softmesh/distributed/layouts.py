@@ -41,6 +41,7 @@ class Value:
     mesh: Extents
     uneven: frozenset[tuple[int, int]] = frozenset()
     form: TensorLayout | None = None  # where the steps are ops of TT-NN, which cut tiles between them only
+    l1_limit: int = 0  # a piece of no more bytes stays in L1; 0: none does
 
     def pieces(self, layout: Layout, dim: int) -> int:
         return math.prod(n for n, word in zip(self.mesh, layout, strict=True) if is_split(word, dim))
@@ -55,6 +56,17 @@ class Value:
 
     def bytes_on_each(self, layout: Layout) -> int:
         return -(-math.prod(self.local_shape(layout)) * self.bits // 8)
+
+    def held_on_each(self, layout: Layout) -> int:
+        """Bytes of memory, in whole tiles where it is tiled."""
+        local = self.local_shape(layout)
+        if self.form is TensorLayout.TILE and local:
+            rows = (1, *local)[-2:]
+            local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
+        return -(-math.prod(local) * self.bits // 8)
+
+    def is_in_l1(self, layout: Layout) -> bool:
+        return self.l1_limit > 0 and self.held_on_each(layout) <= self.l1_limit
 
     def cuts_tiles(self, layout: Layout, dim: int) -> bool:
         """Whether the split of `dim` that led here goes through the midst of tiles."""

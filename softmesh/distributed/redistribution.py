@@ -59,7 +59,7 @@ class Step(NamedTuple):
 
 def steps_from(layout: Layout, value: Value, lines: tuple[Line, ...]) -> Iterator[Step]:
     """Every step that can be taken from here."""
-    here = value.bytes_on_each(layout)
+    here = value.held_on_each(layout)
     for axis, word in enumerate(layout):
         if value.mesh[axis] == 1:
             continue
@@ -75,7 +75,7 @@ def _from_split(layout: Layout, axis: int, word: Shard, here: int, value: Value,
     if any(is_split(later, word.dim) for later in layout[axis + 1 :]):
         return  # not the innermost split of this dim
     gathered = with_word(layout, axis, REPLICATE)
-    yield Step(GATHER, axis, word.dim, None, gathered, link_costs.all_gather(line, here))
+    yield Step(GATHER, axis, word.dim, None, gathered, link_costs.all_gather(line, here, in_l1=value.is_in_l1(layout)))
     if not value.divides(layout, axis, word.dim):
         return
     for dim, after in _even_splits(gathered, axis, value):
@@ -86,11 +86,11 @@ def _from_split(layout: Layout, axis: int, word: Shard, here: int, value: Value,
 def _from_contributions(
     layout: Layout, axis: int, combines: str, here: int, value: Value, line: Line
 ) -> Iterator[Step]:
-    total = with_word(layout, axis, REPLICATE)
-    yield Step(REDUCE, axis, None, None, total, link_costs.all_reduce(line, here), combines)
+    total, in_l1 = with_word(layout, axis, REPLICATE), value.is_in_l1(layout)
+    yield Step(REDUCE, axis, None, None, total, link_costs.all_reduce(line, here, in_l1=in_l1), combines)
     if combines == "sum":
         for dim, after in _even_splits(layout, axis, value):
-            yield Step(REDUCE_SCATTER, axis, dim, None, after, link_costs.reduce_scatter(line, here))
+            yield Step(REDUCE_SCATTER, axis, dim, None, after, link_costs.reduce_scatter(line, here, in_l1=in_l1))
 
 
 def _from_copies(layout: Layout, axis: int, here: int, value: Value, line: Line) -> Iterator[Step]:
@@ -98,25 +98,25 @@ def _from_copies(layout: Layout, axis: int, here: int, value: Value, line: Line)
         if value.may_split(layout, axis, dim):
             after = with_word(layout, axis, Shard(dim))
             yield Step(PARTITION, axis, dim, None, after, LinkCost(_cut(layout, after, dim, value, line), 0))
-    zeros = LinkCost(copy_seconds(line.chip, here), 0)
+    zeros = LinkCost(copy_seconds(line.chip, here, in_l1=value.is_in_l1(layout)), 0)
     yield Step(CONTRIBUTE, axis, None, None, with_word(layout, axis, SUM), zeros)
 
 
 def _cut(whole: Layout, after: Layout, dim: int, value: Value, line: Line) -> float:
     """Seconds in which each device keeps its part; through the midst of tiles it is done in rows."""
-    here, piece = value.bytes_on_each(whole), value.bytes_on_each(after)
-    seconds = copy_seconds(line.chip, piece)
+    here, piece, in_l1 = value.held_on_each(whole), value.held_on_each(after), value.is_in_l1(whole)
+    seconds = copy_seconds(line.chip, piece, in_l1=in_l1)
     if value.cuts_tiles(after, dim):
-        there_and_back = copy_seconds(line.chip, here) + copy_seconds(line.chip, piece)
+        there_and_back = copy_seconds(line.chip, here, in_l1=in_l1) + copy_seconds(line.chip, piece, in_l1=in_l1)
         seconds += there_and_back + 2 * launch_seconds(line.chip)
     return seconds
 
 
 def _exchanged(layout: Layout, gathered: Layout, after: Layout, dim: int, value: Value, line: Line) -> LinkCost:
-    here = value.bytes_on_each(layout)
+    here, in_l1 = value.held_on_each(layout), value.is_in_l1(layout)
     if value.can_exchange(layout, after):
-        return link_costs.all_to_all(line, here)
-    everything = link_costs.all_gather(line, here)  # and each keeps its part
+        return link_costs.all_to_all(line, here, in_l1=in_l1)
+    everything = link_costs.all_gather(line, here, in_l1=in_l1)  # and each keeps its part
     seconds = everything.seconds + launch_seconds(line.chip) + _cut(gathered, after, dim, value, line)
     return everything._replace(seconds=seconds)
 
@@ -154,7 +154,7 @@ class Routes:
         found = self._held.get(layout)
         if found is None:
             value = self._value
-            found = self._held[layout] = (value.local_shape(layout), value.bytes_on_each(layout))
+            found = self._held[layout] = (value.local_shape(layout), value.held_on_each(layout))
         return found
 
     def steps(self, layout: Layout) -> tuple[Step, ...]:

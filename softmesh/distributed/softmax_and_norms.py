@@ -34,12 +34,12 @@ def _exchange(given: CallDescription, dim: int, columns: int, mixing: str) -> Ca
 
     def inside(split: Split) -> tuple[Step, ...]:
         axes, needs = split.axes(mixing), split.needs(0)
-        rows = list(given.values[0].local_shape(needs))
+        rows, in_l1 = list(given.values[0].local_shape(needs)), given.values[0].is_in_l1(needs)
         rows[dim] = columns
         steps = []
         for axis in reversed(axes):
             piece = math.prod(rows) * _FLOAT32_BYTES
-            steps.append(Step(GATHER, axis, dim, None, needs, gather_cost(given.lines[axis], piece)))
+            steps.append(Step(GATHER, axis, dim, None, needs, gather_cost(given.lines[axis], piece, in_l1=in_l1)))
             rows[dim] *= split.mesh[axis]
         return tuple(steps)
 

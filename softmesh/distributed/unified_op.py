@@ -7,9 +7,10 @@ and observed as all others, under no name of TT-NN's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,12 +192,19 @@ class Unified(EntryPoint):
         return found
 
     def split_options(
-        self, whole: list[Any], mesh: Extents, chip: Chip, lines: tuple[Line, ...]
+        self, whole: list[Any], mesh: Extents, chip: Chip, lines: tuple[Line, ...], l1_limits: Sequence[int] = ()
     ) -> tuple[CallDescription, SplitOptions]:
-        """How a call can be split over a mesh that need not be open: its tensors are blank, and replicated."""
+        """How a call can be split over a mesh that need not be open: its tensors are blank, and replicated.
+
+        `l1_limits` has for each tensor the bytes up to which a piece of it is in L1.
+        """
         tensors, _ = tensors_of(self.plain, whole)
         layouts = ((REPLICATE,) * len(mesh),) * len(tensors)
         given = describe_whole(self.short_name, self.plain, whole, layouts, mesh, chip, lines, self._shape_of)
+        if any(l1_limits):
+            limited = zip(given.values, tensors, l1_limits, strict=True)
+            values = (replace(value, form=tensor.layout, l1_limit=limit) for value, tensor, limit in limited)
+            given = replace(given, values=tuple(values))
         return given, self._describe(given)
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from softmesh.cost.command_workloads import bytes_of, workload_of
 from softmesh.cost.op_families import Family, family_of
 from softmesh.dispatch.plan import CostRule
 from softmesh.hardware.enums import DataType, Layout
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 from softmesh.tensor.spec import TensorSpec
@@ -46,7 +46,7 @@ class Piece:
         return self.spec.layout
 
     def memory_config(self) -> MemoryConfig:
-        return DRAM_MEMORY_CONFIG
+        return self.spec.memory_config
 
 
 class WorkTime(NamedTuple):

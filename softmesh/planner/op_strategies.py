@@ -24,7 +24,7 @@ from softmesh.distributed.split_choices import Choice, Split, without_partial_re
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.enums import DataType
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.placement.placements import REPLICATE, Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_seconds import WorkTime, work_time
@@ -65,31 +65,44 @@ class StrategyFinder:
         self._known: dict[Any, tuple[OpStrategy, ...]] = {}
 
     def strategies(
-        self, graph: OpGraph, node: GraphNode, instead: Mapping[int, DataType] = MappingProxyType({})
+        self,
+        graph: OpGraph,
+        node: GraphNode,
+        instead: Mapping[int, DataType] = MappingProxyType({}),
+        l1_limits: Mapping[int, int] = MappingProxyType({}),
     ) -> tuple[OpStrategy, ...]:
         """`instead` has other dtypes for some of its operands: none where the op does not take them."""
-        key = _call_key(graph, node, node.bound), tuple(instead.get(number) for number in node.operands)
+        limits = tuple(l1_limits.get(number, 0) for number in (*node.operands, *node.results))
+        key = _call_key(graph, node, node.bound), tuple(instead.get(number) for number in node.operands), limits
         found = self._known.get(key)
         if found is None:
             given = graph if not instead else _with_dtypes(graph, instead)
-            found = self._known[key] = tuple(self._found(given, node, is_needed=not instead))
+            found = self._known[key] = tuple(self._found(given, node, limits, is_needed=not instead))
         return found
 
-    def described(self, graph: OpGraph, node: GraphNode) -> tuple[CallDescription, SplitOptions]:
-        """The unified op's own description of the call: whoever runs a plan asks it for the op as a split has it."""
+    def described(
+        self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int] = ()
+    ) -> tuple[CallDescription, SplitOptions]:
+        """The unified op's own description of the call: whoever runs a plan asks it for the op as a split has it.
+
+        `l1_limits` has for each operand the bytes up to which a piece of it is in L1.
+        """
         op = unified(OPERATIONS[node.op])
         assert isinstance(op, Unified)
         whole = [_blank(graph, value) for value in _for_any_size(op, node)]
         try:
-            return op.split_options(whole, self.mesh_shape, self.chip, self.lines)
+            return op.split_options(whole, self.mesh_shape, self.chip, self.lines, l1_limits)
         except NotModelled:
             raise
         except SoftmeshError:  # a memory config, or cores, for one device's shapes
-            return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines)
+            return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines, l1_limits)
 
-    def _found(self, graph: OpGraph, node: GraphNode, *, is_needed: bool) -> Iterator[OpStrategy]:
+    def _found(
+        self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int], *, is_needed: bool
+    ) -> Iterator[OpStrategy]:
+        made = l1_limits[len(node.operands) :]
         try:
-            given, options = self.described(graph, node)
+            given, options = self.described(graph, node, l1_limits[: len(node.operands)])
         except SoftmeshError:
             if is_needed:
                 raise
@@ -104,7 +117,7 @@ class StrategyFinder:
                 continue
             inside = () if options.inside is None else options.inside(split)
             told = {} if options.told is None else options.told(split)
-            work = _work(given, node, _met(given, split), split.gives, told)
+            work = _work(given, node, _met(given, split), split.gives, told, made)
             strategy = OpStrategy(
                 tuple(choice.name for choice in split.choices),
                 needs,
@@ -147,9 +160,18 @@ def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, d
 
 
 def _work(
-    given: CallDescription, node: GraphNode, needs: Sequence[Layout], gives: Layout, told: dict[str, Any]
+    given: CallDescription,
+    node: GraphNode,
+    needs: Sequence[Layout],
+    gives: Layout,
+    told: dict[str, Any],
+    l1_limits: Sequence[int],
 ) -> WorkTime:
     shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
+    results = (
+        Value(tuple(spec.shape), bits(spec.dtype), given.mesh, form=spec.layout, l1_limit=limit)
+        for spec, limit in zip(given.results, l1_limits, strict=False)
+    )
     try:
         local, _ = defined_on_pieces(given, shapes, told)
     except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
@@ -157,8 +179,11 @@ def _work(
     return work_time(
         node.op,
         given.chip,
-        [_piece(operand.spec, shape) for operand, shape in zip(given.operands, shapes, strict=True)],
-        [_piece(spec, Value(tuple(spec.shape), 0, given.mesh).local_shape(gives)) for spec in given.results],
+        [
+            _piece(operand.spec, value, need)
+            for operand, value, need in zip(given.operands, given.values, needs, strict=True)
+        ],
+        [_piece(spec, value, gives) for spec, value in zip(given.results, results, strict=True)],
         {name: v for name, v in (given.arguments | told).items() if isinstance(v, bool | int | float | str)},
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
@@ -185,8 +210,9 @@ def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:
     return replace(graph, values=tuple(values))
 
 
-def _piece(spec: TensorSpec, shape: Extents) -> TensorSpec:
-    return make_spec(shape, spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
+def _piece(spec: TensorSpec, value: Value, layout: Layout) -> TensorSpec:
+    memory = L1_MEMORY_CONFIG if value.is_in_l1(layout) else DRAM_MEMORY_CONFIG
+    return make_spec(value.local_shape(layout), spec.dtype, spec.layout, memory, spec.tile)
 
 
 def _blank(graph: OpGraph, value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.systems.chip import Chip
-from softmesh.tensor.dtype import TILE_SIZE
 
 LAUNCH_SECONDS = 1e-7  # for each step and op, so that of two plans that take as long the simpler one is taken
 
@@ -84,13 +83,15 @@ class PlacementProblem:
     memory_bytes: int  # that tensors may take on each device
     closed_axes: frozenset[int] = frozenset()  # along which nothing is sent
     kept_share: float = 1.0  # of the leaves, what each stage of a pipeline has
+    l1_limits: Mapping[int, int] = field(default_factory=dict)  # of values that may stay in L1: bytes of a piece
 
     def cost(self, assignment: Assignment) -> PlanCost:
         return _Evaluation(self, assignment).result()
 
     def value(self, number: int, dtype: DataType) -> Value:
         value = self.graph.values[number]
-        return Value(value.shape, bits(dtype), self.mesh_shape, form=value.layout)
+        limit = self.l1_limits.get(number, 0)
+        return Value(value.shape, bits(dtype), self.mesh_shape, form=value.layout, l1_limit=limit)
 
     def way(self, number: int, dtype: DataType, start: Layout, end: Layout) -> Way | None:
         """How it is brought there; None where it cannot be."""
@@ -128,11 +129,7 @@ class PlacementProblem:
 
 @lru_cache(maxsize=1 << 14)
 def _held_bytes(shape: Extents, kind: TensorLayout, dtype: DataType, layout: Layout, mesh: Extents) -> int:
-    local = Value(shape, 0, mesh).local_shape(layout)
-    if kind is TensorLayout.TILE and local:
-        rows = (1, *local)[-2:]
-        local = (*local[:-2], *(-(-n // TILE_SIZE) * TILE_SIZE for n in rows))
-    return math.prod(local) * bits(dtype) // 8
+    return Value(shape, bits(dtype), mesh, form=kind).held_on_each(layout)
 
 
 class _Evaluation:

@@ -5,7 +5,7 @@ What cannot be part of a good plan is left out: contributions to a sum where not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, product
@@ -18,6 +18,7 @@ from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.constraints import Constraint, WeightDtypes, closed_axes, dtypes_of, with_memory_of
+from softmesh.planner.l1_values import l1_limits
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder
 from softmesh.planner.placement_problem import Home, PlacementProblem
@@ -69,7 +70,8 @@ def problem_of(
         if not constraint.allows_mesh(mesh_shape):
             raise NoStrategy(f"softmesh.plan: a mesh of {_times(mesh_shape)} devices is ruled out: {constraint}.")
     finder = finder or StrategyFinder(mesh_shape, chip, lines)
-    setup = _Setup(graph, mesh_shape, finder, freedom)
+    limits = l1_limits(graph, chip)
+    setup = _Setup(graph, mesh_shape, finder, freedom, limits)
     with without_values():
         strategies = setup.all_strategies()
     homes = {leaf.number: setup.homes(leaf) for leaf in graph.leaves}
@@ -81,12 +83,20 @@ def problem_of(
     share = freedom.memory_share * with_memory_of(freedom.constraints)
     memory = int(memory_bytes(chip) * share)
     closed = closed_axes(freedom.constraints)
-    return PlacementProblem(graph, mesh_shape, lines, chip, strategies, homes, memory, closed, 1 / stages)
+    return PlacementProblem(graph, mesh_shape, lines, chip, strategies, homes, memory, closed, 1 / stages, limits)
 
 
 class _Setup:
-    def __init__(self, graph: OpGraph, mesh_shape: Extents, finder: StrategyFinder, freedom: Freedom) -> None:
+    def __init__(
+        self,
+        graph: OpGraph,
+        mesh_shape: Extents,
+        finder: StrategyFinder,
+        freedom: Freedom,
+        limits: Mapping[int, int],
+    ) -> None:
         self._graph, self._mesh, self._finder, self._freedom = graph, mesh_shape, finder, freedom
+        self._l1_limits = limits
         self._contributions: dict[int, set[int]] = {}  # of each value: the axes along which it can be a sum's parts
         self._alike: dict[tuple[object, ...], tuple[OpStrategy, ...]] = {}
         self._same: dict[tuple[int, ...], tuple[OpStrategy, ...]] = {}  # one object for equal choices
@@ -109,7 +119,7 @@ class _Setup:
         found = []
         for chosen in product(*dtypes):
             instead = {v.number: dtype for v, dtype in zip(values, chosen, strict=True) if dtype is not v.dtype}
-            found.append(self._finder.strategies(self._graph, node, instead))
+            found.append(self._finder.strategies(self._graph, node, instead, self._l1_limits))
         if len(found) == 1:
             return found[0]
         key = tuple(map(id, found))

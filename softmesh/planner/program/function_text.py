@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from softmesh.cores import CoreGrid
 from softmesh.distributed.plan_table import size, time
 from softmesh.distributed.redistribution import Step
 from softmesh.errors import NotModelled
+from softmesh.planner.l1_values import L1_SHARES
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.layer_functions import Block, Layers
 from softmesh.planner.program.leaf_patterns import leaf_word, pattern_of
@@ -32,12 +33,19 @@ class FunctionText:
         for symbol, (axis, dtype) in calls.masks.items():
             self.told[symbol] = f"first_along(mesh, {axis}, {literal(dtype)})"
         self._graph, self._leaves = graph, calls.leaves
-        self._used = calls.used
+        self._used, self._last_uses = calls.used, calls.last_uses
         self._site = ""
 
-    def write(self, calls: Iterable[PlanCall], indent: int = 4) -> None:
+    def write(self, calls: Iterable[PlanCall], *, kept: Container[Symbol] = (), frees: bool = False) -> None:
+        """`frees`: what lies in L1 is given up after its last use, but for what is to be `kept`."""
+        held: set[Symbol] = set()
         for call in calls:
-            self.lines += self._statement(call, indent)
+            self.lines += self._statement(call, 4)
+            held.update(call.results if frees and call.is_in_l1 else ())
+            over = {symbol for symbol in held if self._last_uses[symbol] is call}
+            names = sorted(self.told[symbol] for symbol in over if symbol in self.told and symbol not in kept)
+            self.lines += [f"    del {', '.join(names)}"] if names else []
+            held -= over
 
     def _statement(self, call: PlanCall, indent: int) -> list[str]:
         arguments = self._arguments(call)
@@ -117,9 +125,12 @@ def _priced(step: Step) -> str:
 class LayerFunction:
     """`def layer(mesh, t, i, ...)`, and the loop that calls it."""
 
-    def __init__(self, layers: Layers, alike: Sequence[Block], calls: PlanCalls, graph: OpGraph, name: str) -> None:
+    def __init__(
+        self, layers: Layers, alike: Sequence[Block], calls: PlanCalls, graph: OpGraph, name: str, *, frees: bool
+    ) -> None:
         """`alike`: blocks of this form, in a pipeline those of all stages."""
         self._layers, self._alike, self._calls, self._graph, self.name = layers, alike, calls, graph, name
+        self._frees = frees
         leaves = [[block.leaves[at].hint for block in alike] for at in range(len(alike[0].leaves))]
         self._patterns = [pattern_of(names) for names in leaves]
         self._same = [len(set(names)) == 1 for names in leaves]
@@ -144,7 +155,7 @@ class LayerFunction:
         self._name_leaves(text, block)
         parameters = [text.names.free(leaf_word(symbol.hint)) for symbol in self._alike[-1].given]
         text.told.update(zip(block.given, parameters, strict=True))
-        text.write(block.calls)
+        text.write(block.calls, kept=[block.made[at] for at in self._returned], frees=self._frees)
         returned = ", ".join(text.told[block.made[at]] for at in self._returned)
         lines = (*text.lines, f"    return {returned}") if returned else tuple(text.lines)
         return ("mesh", "t", index, *parameters), lines
@@ -224,15 +235,26 @@ def write_parts(
 ) -> None:
     """Into a function, one after the other; those that it calls are in `functions`, or added there. `alike`: blocks by
     their form, where there are others than those of one part."""
+    frees = _may_fill_l1(parts)
     for part in parts:
         if isinstance(part, Block):
-            text.write(part.calls)
+            text.write(part.calls, frees=frees)
             continue
         name = f"layer_{len(functions) + 1}" if functions else "layer"
-        function = LayerFunction(part, alike.get(part.blocks[0].form, part.blocks), calls, graph, name)
+        function = LayerFunction(part, alike.get(part.blocks[0].form, part.blocks), calls, graph, name, frees=frees)
         known = next((one for one in functions if one.serves(function)), None)
         if known is None:
             functions.append(function)
         else:
             known.serve(function)
         function.write_loop(text)
+
+
+def _may_fill_l1(parts: Sequence[Block | Layers]) -> bool:
+    """Whether what a function and one of its layers make in L1 may be too much, were nothing given up on the way."""
+    counts = {True: [0], False: [0]}
+    for part in parts:
+        is_own = isinstance(part, Block)
+        calls = part.calls if isinstance(part, Block) else part.blocks[0].calls
+        counts[is_own].append(sum(len(call.results) for call in calls if call.is_in_l1))
+    return sum(counts[True]) + max(counts[False]) > L1_SHARES

@@ -18,6 +18,7 @@ from softmesh.distributed.layouts import Extents, Layout
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.split_choices import Split
 from softmesh.errors import NotModelled
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
@@ -40,6 +41,7 @@ class PlanCall:
     node: int  # of the graph: the one that is computed, or that needs what is moved
     step: Step | None = None  # of a move
     is_listed: bool = False  # whether the call returns a list, of one result too
+    is_in_l1: bool = False  # whether its results are
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,15 @@ class PlanCalls:
     given: tuple[Symbol, ...]  # what earlier nodes have made
     masks: dict[Symbol, tuple[int, Any]]  # 1 on the first device along an axis and 0 on the others; and their dtype
     outputs: tuple[Symbol, ...]
+
+    @cached_property
+    def last_uses(self) -> dict[Symbol, PlanCall | None]:
+        """The last call that reads each tensor, or makes it where none does; None of what is left to the caller."""
+        found: dict[Symbol, PlanCall | None] = {}
+        for call in self.calls:
+            read = (value for value in _flat((call.args, call.kwargs)) if isinstance(value, Symbol))
+            found |= dict.fromkeys((*read, *call.results), call)
+        return found | dict.fromkeys(self.outputs)
 
     @cached_property
     def used(self) -> frozenset[Symbol]:
@@ -116,6 +127,8 @@ class _Writer:
         self._is_listed = False
         self._at = BEFORE_ALL
         self._step: Step | None = None
+        self._is_in_l1: set[Symbol] = set()
+        self._wants_l1: bool | None = None  # of what is called now; None: nothing is said
 
     def written(self, part: Part) -> PlanCalls:
         graph, plan = self._graph, self._plan
@@ -157,8 +170,10 @@ class _Writer:
         self._node = node
         form = self._forms.form(self._graph, node, strategy)
         self._is_listed = form.is_listed
+        left = zip(node.results, strategy.gives, strict=True)
+        self._wants_l1 = None if node.writes else any(self._stays_in_l1(number, layout) for number, layout in left)
         made = form.call(*operands)
-        self._node = None
+        self._node = self._wants_l1 = None
         if node.writes:
             made = [operands[place] for place in node.writes]
         results = list(made) if isinstance(made, list | tuple) else [made]
@@ -179,10 +194,10 @@ class _Writer:
         assert way is not None
         value = self._problem.value(number, dtype)
         for step in way.steps:
-            self._step = step
+            self._step, self._wants_l1 = step, value.is_in_l1(step.after)
             symbol = take_step(step, symbol, value, layout, lambda axis: self._mask(axis, dtype))
             layout = step.after
-        self._step = None
+        self._step = self._wants_l1 = None
         self._symbols[number, end] = symbol
         return symbol
 
@@ -225,8 +240,29 @@ class _Writer:
             kwargs = self._portable_slice(kwargs)
         if is_own and COUNT in kwargs:
             kwargs = self._portable_count(kwargs)
-        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed))
+        kwargs = self._kept_in_l1(op, args, kwargs, made)
+        is_in_l1 = made[0] in self._is_in_l1
+        self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed, is_in_l1))
         return made if is_listed or count > 1 else made[0]
+
+    def _stays_in_l1(self, number: int, layout: Layout) -> bool:
+        return self._problem.value(number, self._graph.values[number].dtype).is_in_l1(layout)
+
+    def _kept_in_l1(
+        self, op: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any], made: tuple[Symbol, ...]
+    ) -> dict[str, Any]:
+        """The arguments, with L1 for the result, or DRAM where an op might leave it beside its first operand in L1."""
+        first = next((value for value in _flat((args, kwargs)) if isinstance(value, Symbol)), None)
+        signature = op.definition.signature  # type: ignore[attr-defined]
+        at, is_near = signature.memory_config_at, first in self._is_in_l1
+        if at is not None and self._wants_l1 is not None:
+            if self._wants_l1:
+                kwargs = kwargs | {signature.names[at]: L1_MEMORY_CONFIG}
+            elif is_near and kwargs.get(signature.names[at]) is None:
+                kwargs = kwargs | {signature.names[at]: DRAM_MEMORY_CONFIG}
+            is_near = self._wants_l1
+        self._is_in_l1.update(made if is_near else ())
+        return kwargs
 
     def _portable_slice(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Its ends in terms of the mesh, where they are those of a piece."""
