@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, broadcast_labels, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.errors import MeshError
+from softmesh.hardware.activation import UnaryOpType, UnaryWithParam
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
 from softmesh.placement import rules
@@ -34,7 +35,7 @@ def describe_product(given: CallDescription) -> SplitOptions:
     transpose_a, transpose_b = arguments["transpose_a"], arguments["transpose_b"]
     config = arguments.get("program_config")
     fused = None if config is None else config.activation
-    behind = tuple(one for one in (fused, arguments.get("activation")) if one is not None)
+    behind = _behind(arguments)
     shapes = [operand.shape for operand in given.operands]
     choices = product_choices(shapes, transpose_a, transpose_b, given.short_names)
     whole = given.plain()
@@ -52,7 +53,25 @@ def describe_product(given: CallDescription) -> SplitOptions:
         _seconds(given, transpose_a),
         call,
         after=(lambda tensor: _activated(tensor, behind)) if behind else None,
+        behind=activations_of(arguments),
     )
+
+
+def _behind(arguments: Mapping[str, Any]) -> tuple[Activation, ...]:
+    config = arguments.get("program_config")
+    both = (None if config is None else config.activation, arguments.get("activation"))
+    return tuple(one for one in both if one is not None)
+
+
+def activations_of(arguments: Mapping[str, Any]) -> tuple[UnaryWithParam, ...]:
+    """The activations behind a product, as unary_chain takes them."""
+    return in_a_chain(_behind(arguments))
+
+
+def in_a_chain(several: Sequence[Activation]) -> tuple[UnaryWithParam, ...]:
+    """Activations as unary_chain takes them; none where it has no number for one of them."""
+    found = [UnaryOpType.__members__.get(one.upper()) if isinstance(one, str) else one for one in several]
+    return tuple(UnaryWithParam.of(one) for one in found if one is not None) if None not in found else ()
 
 
 def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:

@@ -98,8 +98,9 @@ def _from_copies(layout: Layout, axis: int, here: int, value: Value, line: Line)
         if value.may_split(layout, axis, dim):
             after = with_word(layout, axis, Shard(dim))
             yield Step(PARTITION, axis, dim, None, after, LinkCost(_cut(layout, after, dim, value, line), 0))
-    zeros = LinkCost(copy_seconds(line.chip, here, in_l1=value.is_in_l1(layout)), 0)
-    yield Step(CONTRIBUTE, axis, None, None, with_word(layout, axis, SUM), zeros)
+    if all(word == SUM for word in layout if isinstance(word, Partial)):  # of what is no sum, zeros are no contribution
+        zeros = LinkCost(copy_seconds(line.chip, here, in_l1=value.is_in_l1(layout)), 0)
+        yield Step(CONTRIBUTE, axis, None, None, with_word(layout, axis, SUM), zeros)
 
 
 def _cut(whole: Layout, after: Layout, dim: int, value: Value, line: Line) -> float:

@@ -21,6 +21,7 @@ from softmesh.distributed.redistribution_ops import Run, runner
 from softmesh.distributed.split_choices import Choice, Split, uneven_splits, without_partial_results
 from softmesh.distributed.uneven_shards import UnevenConversion, to_nested_uneven, without_nested_uneven
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.hardware.activation import UnaryWithParam
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.tensor import Tensor
@@ -31,7 +32,8 @@ class SplitOptions:
     """How the work of one call can be split: what a unified op's description returns.
 
     `call` is asked for the op as one split has it: a function of operands that lie as the split needs them. `after`
-    is an element-wise function that `call` leaves out where the split gives contributions: it is not linear. `told` are
+    is an element-wise function that `call` leaves out where the split gives contributions: it is not linear; `behind`
+    are the activations that it does, one after the other, where public ops do them. `told` are
     the arguments, by name, that a device is given in the place of those of the whole.
     """
 
@@ -40,6 +42,7 @@ class SplitOptions:
     call: Callable[[Split], Callable[..., Any]]
     inside: Inside | None = None
     after: Run | None = None
+    behind: tuple[UnaryWithParam, ...] = ()
     is_true: Callable[[Split], bool] | None = None
     told: Callable[[Split], dict[str, Any]] | None = None
 

@@ -17,12 +17,13 @@ from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.call_description import CallDescription, blank_tensor
 from softmesh.distributed.generic_ops import defined_on_pieces, unified
-from softmesh.distributed.layouts import Extents, Layout, Value, bits, with_word
-from softmesh.distributed.redistribution import Step
+from softmesh.distributed.layouts import Extents, Layout, Value, bits, is_whole, with_word
+from softmesh.distributed.redistribution import Step, routes
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, without_partial_results
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
+from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.placement.placements import REPLICATE, Shard
@@ -51,6 +52,8 @@ class OpStrategy:
     is_plain: bool  # whether public ops of TT-NN do it
     dtypes: tuple[DataType, ...]
     bound: Bound = Bound.DISPATCH  # what the work waits for
+    bare: Layout | None = None  # of the result before the steps `inside`, where they are followed by activations
+    behind: tuple[UnaryWithParam, ...] = ()  # those activations; none where they are handed on to who reads the result
 
     @property
     def total_seconds(self) -> float:
@@ -70,14 +73,24 @@ class StrategyFinder:
         node: GraphNode,
         instead: Mapping[int, DataType] = MappingProxyType({}),
         l1_limits: Mapping[int, int] = MappingProxyType({}),
+        *,
+        hands_on: bool = False,
     ) -> tuple[OpStrategy, ...]:
-        """`instead` has other dtypes for some of its operands: none where the op does not take them."""
+        """`instead` has other dtypes for some of its operands: none where the op does not take them.
+
+        `hands_on`: who reads its result can do the activation behind it.
+        """
         limits = tuple(l1_limits.get(number, 0) for number in (*node.operands, *node.results))
-        key = _call_key(graph, node, node.bound), tuple(instead.get(number) for number in node.operands), limits
+        key = (
+            _call_key(graph, node, node.bound),
+            tuple(instead.get(number) for number in node.operands),
+            limits,
+            hands_on,
+        )
         found = self._known.get(key)
         if found is None:
             given = graph if not instead else _with_dtypes(graph, instead)
-            found = self._known[key] = tuple(self._found(given, node, limits, is_needed=not instead))
+            found = self._known[key] = tuple(self._found(given, node, limits, hands_on, is_needed=not instead))
         return found
 
     def described(
@@ -98,7 +111,7 @@ class StrategyFinder:
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines, l1_limits)
 
     def _found(
-        self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int], *, is_needed: bool
+        self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int], hands_on: bool, *, is_needed: bool
     ) -> Iterator[OpStrategy]:
         made = l1_limits[len(node.operands) :]
         try:
@@ -111,37 +124,87 @@ class StrategyFinder:
             return
         best: dict[tuple[Any, ...], OpStrategy] = {}
         for split in splits_of(given, options):
-            needs = tuple(split.needs(i) for i in range(len(given.operands)))
-            gives = (split.gives,) * len(node.results)
-            if any(needs[place] != split.gives for place in node.writes):
-                continue
-            inside = () if options.inside is None else options.inside(split)
-            told = {} if options.told is None else options.told(split)
-            work = _work(given, node, _met(given, split), split.gives, told, made)
-            strategy = OpStrategy(
-                tuple(choice.name for choice in split.choices),
-                needs,
-                gives,
-                work.seconds,
-                inside,
-                _passing_bytes(given, split),
-                not any(choice.name in _OWN for choice in split.choices),
-                tuple(operand.dtype for operand in given.operands),
-                work.bound,
-            )
-            known = best.get((needs, gives, strategy.is_plain))
-            if known is None or strategy.total_seconds < known.total_seconds:
-                best[needs, gives, strategy.is_plain] = strategy
+            strategy = _strategy(given, options, node, split, made)
+            if all(strategy.needs[place] == split.gives for place in node.writes):
+                _keep_best(best, strategy)
+        if options.behind and len(node.results) == 1:
+            for strategy in self._reduced_first(given, options, node, made, hands_on=hands_on):
+                _keep_best(best, strategy)
         yield from best.values()
 
+    def _reduced_first(
+        self,
+        given: CallDescription,
+        options: SplitOptions,
+        node: GraphNode,
+        l1_limits: Sequence[int],
+        *,
+        hands_on: bool,
+    ) -> Iterator[OpStrategy]:
+        """Contributions to a sum, which is made before the activation."""
+        spec = given.result
+        result = Value(
+            tuple(spec.shape), bits(spec.dtype), self.mesh_shape, form=spec.layout, l1_limit=max(l1_limits, default=0)
+        )
+        behind = () if hands_on else options.behind
+        for split in splits_of(given, options, gives_parts=True):
+            if is_whole(split.gives):
+                continue
+            bare = _strategy(given, options, node, split, l1_limits)
+            for end, way in routes(result, self.lines).ways_from(split.gives).items():
+                if is_whole(end):
+                    piece = _piece(spec, result, end)
+                    activated = [_activation_seconds(self.chip, piece)] * len(behind)
+                    yield replace(
+                        bare,
+                        gives=(end,),
+                        seconds=bare.seconds + sum(activated),
+                        inside=(*bare.inside, *way.steps),
+                        bare=split.gives,
+                        behind=behind,
+                    )
 
-def splits_of(given: CallDescription, options: SplitOptions) -> Iterator[Split]:
-    """One choice for each axis, of those whose pieces are even and that the op takes."""
+
+def _keep_best(best: dict[tuple[Any, ...], OpStrategy], strategy: OpStrategy) -> None:
+    key = (strategy.needs, strategy.gives, strategy.is_plain)
+    known = best.get(key)
+    if known is None or strategy.total_seconds < known.total_seconds:
+        best[key] = strategy
+
+
+def _strategy(
+    given: CallDescription, options: SplitOptions, node: GraphNode, split: Split, l1_limits: Sequence[int]
+) -> OpStrategy:
+    told = {} if options.told is None else options.told(split)
+    work = _work(given, node, _met(given, split), split.gives, told, l1_limits)
+    return OpStrategy(
+        tuple(choice.name for choice in split.choices),
+        tuple(split.needs(i) for i in range(len(given.operands))),
+        (split.gives,) * len(node.results),
+        work.seconds,
+        () if options.inside is None else options.inside(split),
+        _passing_bytes(given, split),
+        not any(choice.name in _OWN for choice in split.choices),
+        tuple(operand.dtype for operand in given.operands),
+        work.bound,
+    )
+
+
+def _activation_seconds(chip: Chip, piece: TensorSpec) -> float:
+    chain = OPERATIONS["unary_chain"]
+    return work_time(chain.name, chip, [piece], [piece], {}, chain.definition.cost, is_in_place=False).seconds
+
+
+def splits_of(given: CallDescription, options: SplitOptions, *, gives_parts: bool = False) -> Iterator[Split]:
+    """One choice for each axis, of those whose pieces are even and that the op takes.
+
+    `gives_parts`: also those that leave contributions before an activation.
+    """
     first = options.choices[0]
     per_axis: Any = [options.choices] * len(given.mesh) if isinstance(first, Choice) else options.choices
     results = [Value(tuple(spec.shape), bits(spec.dtype), given.mesh) for spec in given.results]
     cuts = any(o.is_float for o in given.operands) and not facts(given.result.dtype).is_float
-    drops = cuts or options.after is not None
+    drops = cuts or (options.after is not None and not gives_parts)
     open_choices = []
     for n, choices in zip(given.mesh, per_axis, strict=True):
         left = without_partial_results(choices) if drops else choices

@@ -18,6 +18,7 @@ from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.constraints import Constraint, WeightDtypes, closed_axes, dtypes_of, with_memory_of
+from softmesh.planner.handed_activations import takes_over
 from softmesh.planner.l1_values import l1_limits
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder
@@ -116,10 +117,10 @@ class _Setup:
             dtypes_of(value, self._freedom.dtypes) if value.number not in self._graph.makers else (value.dtype,)
             for value in values
         ]
-        found = []
+        found, hands_on = [], takes_over(self._graph, node)
         for chosen in product(*dtypes):
             instead = {v.number: dtype for v, dtype in zip(values, chosen, strict=True) if dtype is not v.dtype}
-            found.append(self._finder.strategies(self._graph, node, instead, self._l1_limits))
+            found.append(self._finder.strategies(self._graph, node, instead, self._l1_limits, hands_on=hands_on))
         if len(found) == 1:
             return found[0]
         key = tuple(map(id, found))
@@ -132,10 +133,11 @@ class _Setup:
         every = self._every(node)
         allows = self._allows_strategy()
         made = tuple(frozenset(self._contributions.get(value, ())) for value in node.operands)
-        key = (id(every), made)
+        handed = tuple(place for place, value in enumerate(node.operands) if self._is_handed_on(value))
+        key = (id(every), made, handed)
         left = self._alike.get(key)
         if left is None:
-            left = self._alike[key] = tuple(s for s in every if self._is_open(node, s, made))
+            left = self._alike[key] = tuple(s for s in every if self._is_open(node, s, made, handed))
         if allows is not None:
             left = tuple(strategy for strategy in left if allows(node, strategy))
             left = self._same.setdefault(tuple(map(id, left)), left)
@@ -168,17 +170,26 @@ class _Setup:
         ours = self._freedom.constraints
         return tuple(one for one in ours if type(one).allows_strategy is not Constraint.allows_strategy)
 
-    def _is_open(self, node: GraphNode, strategy: OpStrategy, made: Sequence[frozenset[int]]) -> bool:
+    def _is_open(
+        self, node: GraphNode, strategy: OpStrategy, made: Sequence[frozenset[int]], handed: Sequence[int]
+    ) -> bool:
         if self._freedom.plain_only and not strategy.is_plain:
             return False
         values = [*zip(node.operands, strategy.needs, strict=True), *zip(node.results, strategy.gives, strict=True)]
         if not all(self._is_aligned(self._graph.values[number], layout) for number, layout in values):
+            return False
+        if not all(is_whole(strategy.needs[place]) for place in handed):
             return False
         for axis in range(len(self._mesh)):
             wanting = [place for place, layout in enumerate(strategy.needs) if isinstance(layout[axis], Partial)]
             if wanting and not any(axis in made[place] for place in wanting):
                 return False
         return True
+
+    def _is_handed_on(self, value: int) -> bool:
+        """Whether who reads it may have to do the activation behind it, which is not linear."""
+        maker = self._graph.makers.get(value)
+        return maker is not None and takes_over(self._graph, self._graph.nodes[maker])
 
     def _is_aligned(self, value: GraphValue, layout: Layout) -> bool:
         if not self._freedom.tile_aligned or value.layout is not TensorLayout.TILE or not value.shape:

@@ -9,7 +9,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ from softmesh.planner.capture import computed_with
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import GraphNode, ValueRef
 from softmesh.planner.op_strategies import OpStrategy
-from softmesh.planner.program.plan_calls import OpForms
+from softmesh.planner.program.plan_calls import OpForm, OpForms
 from softmesh.planner.relaid_copies import as_copy
 from softmesh.planner.training.composite_ops import COMPOSITES
 from softmesh.runtime.device import MeshDevice
@@ -136,14 +136,20 @@ class _Follower:
         self._is_inside = True
         try:
             operands = [self._moved(node, place, tensor, strategy.needs[place]) for place, tensor in enumerate(tensors)]
-            made = self._form(node, op, bound, strategy)(*operands)
+            form = self._form(node, op, bound, strategy)
+            made = form.call(*operands)
+            if strategy.bare is not None and form.after is not None:
+                whole = self._problem.value(node.results[0], self._graph.values[node.results[0]].dtype)
+                for step in strategy.inside:
+                    made = runner(step, whole)(made)
+                made = form.after(made)
             return self._kept(node, strategy.gives, made, operands)
         finally:
             self._is_inside = False
 
-    def _form(self, node: GraphNode, op: Operation, bound: list[Any], strategy: OpStrategy) -> Callable[..., Any]:
+    def _form(self, node: GraphNode, op: Operation, bound: list[Any], strategy: OpStrategy) -> OpForm:
         try:
-            return self._forms.form(self._graph, _called_so(node, op, bound), strategy).call
+            return self._forms.form(self._graph, _called_so(node, op, bound), strategy)
         except SoftmeshError as error:
             raise MeshError(
                 f"plan.followed(): {op.name} at {user_call_site()} is called otherwise than planned: {error} Where "

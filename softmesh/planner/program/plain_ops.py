@@ -5,11 +5,12 @@ Each function is given the local shape of the result and the arguments of the ow
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.dispatch.operation import OPERATIONS, Operation
+from softmesh.distributed.linear_and_embedding import in_a_chain
 from softmesh.errors import NotModelled
 from softmesh.ops.public_names import DOTTED, TOP
 from softmesh.planner.program.symbols import StandIn, Symbol
@@ -49,10 +50,15 @@ def _reshape(local_shape: LocalShape, input_tensor: Symbol, *, shape: Extents, *
     return OPERATIONS["reshape"](input_tensor, local_shape(shape))
 
 
+def _activation(local_shape: LocalShape, input_tensor: Symbol, each: Sequence[Any]) -> Any:
+    return OPERATIONS["unary_chain"](input_tensor, [*in_a_chain(each)])
+
+
 PLAIN_OPS: dict[str, Callable[..., Any]] = {
     "distributed.softmax_statistics": _softmax_rows,
     "distributed.softmax_by_statistics": _softmax,
     "distributed.reshape": _reshape,
+    "distributed.activation": _activation,
 }
 
 

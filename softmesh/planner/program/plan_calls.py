@@ -7,7 +7,7 @@ calls that it makes of them are written down. Nothing runs, and no mesh need be 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from softmesh.errors import NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
+from softmesh.planner.handed_activations import INPUT_ACTIVATIONS, activations_behind, takes_over
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
 from softmesh.planner.placement_problem import Move
@@ -88,6 +89,7 @@ def calls_of(
 class OpForm(NamedTuple):
     call: Callable[..., Any]  # of operands that lie as the split needs them
     is_listed: bool  # whether the op returns a list
+    after: Callable[[Any], Any] | None = None  # the activation that `call` leaves out where it gives contributions
 
 
 class OpForms:
@@ -103,15 +105,17 @@ class OpForms:
         if found is None:
             with without_values():
                 given, options = self._finder.described(graph, node)
-                split = next(split for split in splits_of(given, options) if _is_taken(split, strategy, node))
-            found = self._known[id(strategy), key] = OpForm(options.call(split), given.container is not None)
+                splits = splits_of(given, options, gives_parts=strategy.bare is not None)
+                split = next(split for split in splits if _is_taken(split, strategy, node))
+            found = OpForm(options.call(split), given.container is not None, options.after)
+            self._known[id(strategy), key] = found
         return found
 
 
 def _is_taken(split: Split, strategy: OpStrategy, node: GraphNode) -> bool:
     names = tuple(choice.name for choice in split.choices)
     needs = tuple(split.needs(i) for i in range(len(node.operands)))
-    return (names, needs, split.gives) == (strategy.split_names, strategy.needs, strategy.gives[0])
+    return (names, needs, split.gives) == (strategy.split_names, strategy.needs, strategy.bare or strategy.gives[0])
 
 
 class _Writer:
@@ -172,7 +176,11 @@ class _Writer:
         self._is_listed = form.is_listed
         left = zip(node.results, strategy.gives, strict=True)
         self._wants_l1 = None if node.writes else any(self._stays_in_l1(number, layout) for number, layout in left)
+        if strategy.bare is not None:
+            self._wants_l1 = self._stays_in_l1(node.results[0], strategy.bare)
         made = form.call(*operands)
+        if strategy.bare is not None:
+            made = self._activated(node, strategy, made, form.after)
         self._node = self._wants_l1 = None
         if node.writes:
             made = [operands[place] for place in node.writes]
@@ -189,16 +197,29 @@ class _Writer:
         if symbol is not None:
             return symbol
         start, dtype = self._given(number), self._problem.given(self._plan.assignment, number).dtype
-        symbol, layout = self._symbols[number, start], start
         way = self._problem.way(number, dtype, start, end)
         assert way is not None
+        symbol = self._symbols[number, end] = self._taken(way.steps, self._symbols[number, start], number, start)
+        return symbol
+
+    def _activated(
+        self, node: GraphNode, strategy: OpStrategy, made: Symbol, after: Callable[[Any], Any] | None
+    ) -> Symbol:
+        """The sum of contributions, and what is not linear behind it, where nobody who reads it does that."""
+        assert strategy.bare is not None
+        assert after is not None
+        made = self._taken(strategy.inside, made, node.results[0], strategy.bare)
+        self._wants_l1 = self._stays_in_l1(node.results[0], strategy.gives[0])
+        return after(made) if strategy.behind else made
+
+    def _taken(self, steps: Sequence[Step], symbol: Symbol, number: int, layout: Layout) -> Symbol:
+        dtype = self._problem.given(self._plan.assignment, number).dtype
         value = self._problem.value(number, dtype)
-        for step in way.steps:
+        for step in steps:
             self._step, self._wants_l1 = step, value.is_in_l1(step.after)
             symbol = take_step(step, symbol, value, layout, lambda axis: self._mask(axis, dtype))
             layout = step.after
         self._step = self._wants_l1 = None
-        self._symbols[number, end] = symbol
         return symbol
 
     def _mask(self, axis: int, dtype: Any) -> Symbol:
@@ -233,6 +254,8 @@ class _Writer:
         args, kwargs = as_public(op, args, kwargs)
         node = self._node
         is_own = node is not None and op.name == node.op and not node.writes
+        if is_own and node is not None:
+            kwargs = kwargs | self._taken_over(node)
         is_listed, count = is_own and self._is_listed, len(node.results) if is_own and node is not None else 1
         short = op.name.rpartition(".")[2]
         made = tuple(Symbol(short) for _ in range(count))
@@ -244,6 +267,17 @@ class _Writer:
         is_in_l1 = made[0] in self._is_in_l1
         self._calls.append(PlanCall(op, args, kwargs, made, self._at, self._step, is_listed, is_in_l1))
         return made if is_listed or count > 1 else made[0]
+
+    def _taken_over(self, node: GraphNode) -> dict[str, Any]:
+        """Activations that its operands hand on to it."""
+        found = {}
+        for place, number in enumerate(node.operands):
+            maker = self._graph.makers.get(number)
+            if maker is not None and takes_over(self._graph, self._graph.nodes[maker]):
+                strategy = self._problem.strategies[maker][self._plan.assignment.strategies[maker]]
+                if strategy.bare is not None and not strategy.behind:
+                    found[INPUT_ACTIVATIONS[place]] = list(activations_behind(self._graph.nodes[maker]))
+        return found
 
     def _stays_in_l1(self, number: int, layout: Layout) -> bool:
         return self._problem.value(number, self._graph.values[number].dtype).is_in_l1(layout)

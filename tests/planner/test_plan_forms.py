@@ -1,0 +1,133 @@
+"""Forms that a plan knows as whoever writes a program by hand does: results in L1, sums made before an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from planned_models import assert_close, drawn, loaded, on_one_device, opened, put, values_of
+
+import softmesh as ttnn
+from softmesh.alias import aliased
+from softmesh.planner.constraints import Pinned
+from softmesh.planner.layout_plan import LayoutPlan, plan
+
+Model = Callable[[ttnn.MeshDevice], ttnn.Tensor]
+SPLIT_ALONG_K = (ttnn.Replicate(), ttnn.Shard(0))
+
+
+@pytest.fixture(autouse=True)
+def _on_a_t3000() -> Iterator[None]:
+    ttnn.use_system("T3000")
+    with aliased():  # files import ttnn
+        yield
+    ttnn.use_system(None)
+
+
+def gated(activation: str) -> Model:
+    def model(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        x, gate, up = (put(drawn(*shape), device) for shape in ((1, 1, 32, 512), (512, 256), (512, 256)))
+        return ttnn.multiply(ttnn.linear(x, gate, activation=activation), ttnn.matmul(x, up))
+
+    return model
+
+
+def alone(activation: str) -> Model:
+    """Nobody but the caller reads what is activated."""
+
+    def model(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        x, gate = (put(drawn(*shape), device) for shape in ((1, 1, 32, 512), (512, 256)))
+        return ttnn.linear(x, gate, activation=activation)
+
+    return model
+
+
+def read_twice(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    x, gate = (put(drawn(*shape), device) for shape in ((1, 1, 32, 512), (512, 512)))
+    made = ttnn.linear(x, gate, activation="sigmoid")
+    return ttnn.multiply(made, ttnn.add(made, x))
+
+
+def split_along_k(model: Model, *names: str) -> LayoutPlan:
+    with opened((1, 8)) as mesh:
+        return plan(model, mesh, constraints=[Pinned(name, SPLIT_ALONG_K) for name in names])
+
+
+def made_by(found: LayoutPlan, model: Model) -> torch.Tensor:
+    (made,) = loaded(found.source())["run"](values_of(model))
+    assert_close(made, on_one_device(model))
+    return made
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid"])  # of 0 the last is none
+def test_a_product_split_along_k_is_summed_before_its_activation(activation: str) -> None:
+    model = alone(activation)
+    found = split_along_k(model, "gate")
+    source = found.source()
+    forward = source[source.index("def forward") :]
+    assert forward.index("ttnn.linear") < forward.index("cluster_axis=1") < forward.index("ttnn.unary_chain")
+    assert not [move for move in found.cost.moves if move.value == found.problem.graph.named("gate").number]
+    made_by(found, model)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu", "sigmoid"])
+def test_an_activation_is_done_by_the_op_that_reads_it(activation: str) -> None:
+    model = gated(activation)
+    found = split_along_k(model, "gate", "up")
+    source = found.source()
+    assert f"input_tensor_a_activations=[ttnn.UnaryWithParam(ttnn.UnaryOpType.{activation.upper()})]" in source
+    assert "unary_chain" not in source
+    made_by(found, model)
+
+
+def test_what_several_ops_read_is_activated_once() -> None:
+    found = split_along_k(read_twice, "gate")
+    assert "activations=" not in found.source().replace("activation=", "")
+    made_by(found, read_twice)
+
+
+@pytest.mark.parametrize("model", [gated("silu"), alone("gelu"), read_twice])
+def test_a_program_that_follows_such_a_plan_makes_the_same(model: Model) -> None:
+    names = ("gate", "up") if "up" in values_of(model) else ("gate",)
+    expected = on_one_device(model)
+    found = split_along_k(model, *names)
+    with opened((1, 8)) as mesh, found.followed(mesh):
+        made = ttnn.compose(model(mesh))
+    assert_close(made, expected)
+
+
+def chain(device: ttnn.MeshDevice, rows: int = 32) -> ttnn.Tensor:
+    x = put(drawn(1, 1, rows, 512), device)
+    for seed in range(3):
+        x = ttnn.add(x, ttnn.matmul(x, put(drawn(512, 512, seed=seed), device)))
+    return x
+
+
+def test_small_results_stay_in_l1_and_what_is_returned_does_not() -> None:
+    with opened((1, 8)) as mesh:
+        found = plan(chain, mesh)
+    source = found.source()
+    forward = source[source.index("def forward") : source.index("def run")]
+    assert "memory_config=ttnn.L1_MEMORY_CONFIG" in forward
+    assert "ttnn.DRAM_MEMORY_CONFIG" in forward[forward.rindex("ttnn.add(") :]
+    made_by(found, chain)
+
+
+def test_results_that_do_not_fit_are_left_in_dram() -> None:
+    with opened((1, 8)) as mesh:
+        found = plan(lambda device: chain(device, rows=1 << 19), mesh)
+    assert "L1_MEMORY_CONFIG" not in found.source()
+
+
+def test_what_many_values_need_of_l1_is_given_up_after_its_last_use() -> None:
+    def deep(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        x = y = put(drawn(1, 1, 32, 512), device)
+        for _ in range(60):
+            y = ttnn.subtract(x, ttnn.multiply(y, 0.5))
+        return y
+
+    with opened((1, 8)) as mesh:
+        found = plan(deep, mesh)
+    assert "    del " in found.source()
+    made_by(found, deep)
