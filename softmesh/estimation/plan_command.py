@@ -61,7 +61,7 @@ _RUNNERS_UP = 5
 @click.option("--users-axis", type=int, metavar="A", help="Keep this axis for users: nothing is sent along it.")
 @click.option("--tile-aligned", is_flag=True, help="Split nothing inside of a tile.")
 @click.option("--memory-share", type=float, metavar="X", help="Share of a device that tensors may take: 0.8.")
-@click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Dtypes that weights may have: 'layers.*=bfloat8_b'.")
+@click.option("--dtype", multiple=True, metavar="NAME=D,D", help="Dtypes of weights and caches: 'layers.*=bfloat8_b'.")
 @click.option(
     "--own-ops", is_flag=True, help="Allow splits that are no public ops of TT-NN: rings of keys for attention."
 )

@@ -16,6 +16,7 @@ from softmesh.planner.explanation.compared_words import (
     told_apart,
 )
 from softmesh.planner.explanation.own_ops import share_own_ops_could_save
+from softmesh.planner.explanation.unsearched_forms import unsearched_forms
 from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Status
 from softmesh.planner.layout_plan import LayoutPlan
@@ -49,6 +50,7 @@ def summary(found: LayoutPlan) -> list[str]:
         lines.append(f"not       {_times(one.shape)}{stages}: {lost_words(found, one)}")
     if found.goal is Goal.TRAINING:
         lines.append("not       in several stages: a step of training is not cut")
+    lines += [f"unseen    {form}: not searched" for form in unsearched_forms(found)]
     saved = share_own_ops_could_save(found)
     if saved > _WORTH_A_WORD:
         lines.append(f"own ops   a ring of keys and others of softmesh's own (--own-ops) could save up to {saved:.0%}")
@@ -90,6 +92,7 @@ def document(found: LayoutPlan) -> dict[str, Any]:
         "status": found.status.value,
         "degrees": degrees(found),
         "memory_bytes": found.memory,
+        "not_searched": unsearched_forms(found),
         "stages": [vars(stage) for stage in found.stages],
         "candidates": [vars(one) | {"bound": _or_none(one.bound)} for one in found.candidates],
         "tensors": {

@@ -241,7 +241,7 @@ class MemoryShare(Constraint):
 
 @dataclass(frozen=True)
 class WeightDtypes:
-    """No constraint but a liberty: weights of these names may be kept in any of these dtypes."""
+    """No constraint but a liberty: weights of these names may be kept in any of these dtypes, caches in the least."""
 
     names: str
     dtypes: tuple[DataType, ...]

@@ -14,6 +14,7 @@ import torch
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import FabricConfig
+from softmesh.planner.cache_dtypes import with_smaller_caches
 from softmesh.planner.capture import captured, leaf_values
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.conflicts import explain_conflict
@@ -113,6 +114,7 @@ def plan(
         function, inputs = function_of(function, inputs), _in_order(inputs)
     graph = captured(function, inputs, chip=choices[0].chip)
     check_constraints([*every, *dtypes], graph, len(choices[0].shape))
+    graph = with_smaller_caches(graph, choices[0].chip, [*freedom.dtypes, *dtypes])
     own = replace(freedom, constraints=every, dtypes=(*freedom.dtypes, *dtypes))
     until = time.monotonic() + time_limit
     with working("searching for the best plan"):

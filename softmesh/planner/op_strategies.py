@@ -110,6 +110,10 @@ class StrategyFinder:
         except SoftmeshError:  # a memory config, or cores, for one device's shapes
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines, l1_limits)
 
+    def takes(self, graph: OpGraph, node: GraphNode) -> bool:
+        """Whether the op takes operands of these dtypes, and makes results of those that the graph has."""
+        return bool(self.strategies(graph, node, {number: graph.values[number].dtype for number in node.operands}))
+
     def _found(
         self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int], hands_on: bool, *, is_needed: bool
     ) -> Iterator[OpStrategy]:

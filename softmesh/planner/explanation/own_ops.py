@@ -16,7 +16,7 @@ def share_own_ops_could_save(plan: ChosenLayout) -> float:
     with without_values():
         for node, chosen in zip(problem.graph.nodes, plan.strategies, strict=True):
             if node.op in OPS_WITH_OWN_SPLITS:
-                every = finder.strategies(problem.graph, node)
+                every = finder.strategies(problem.graph, node, l1_limits=problem.l1_limits)
                 own = min((one.total_seconds for one in every if not one.is_plain), default=chosen.total_seconds)
                 saved += max(0.0, chosen.total_seconds - own)
     return saved / plan.cost.seconds
