@@ -53,6 +53,7 @@ _CARRIES: dict[rules.Rule, str | None] = {
     rules.additive: _TOGETHER,
     rules.multiplicative: _EITHER,
     rules.dividing: _FIRST,
+    rules.scaling: None,
 }
 
 

@@ -182,6 +182,14 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
+@placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
+def scaling(at: Situation) -> Placement:
+    """f(a) * b is linear in b only."""
+    if isinstance(at.words[0], Partial):
+        raise UsesPartial(0)
+    return multiplicative(at)
+
+
 @placed("Split as the operand is. Split along the dim it works on, it is Local: each device sees its own part only.")
 def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""

@@ -162,7 +162,10 @@ def binary_local(
         result = entry.function(x, y if second is None else second(y))
         return result if last is None else last(_widened(result))
 
-    return Local(compute, rules.elementwise, dtypes=dtypes, broadcast_rank=rank)
+    rule = rules.elementwise
+    if entry.rule is rules.multiplicative and last is None and None in (first, second):
+        rule = rules.dividing if first is None else rules.scaling
+    return Local(compute, rule, dtypes=dtypes, broadcast_rank=rank)
 
 
 def _register(name: str, entry: Binary) -> None:
