@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
-from planned_models import assert_close, drawn, loaded, on_one_device, opened, put, values_of
+from click.testing import CliRunner
+from planned_models import (
+    EXAMPLES,
+    assert_close,
+    decode,
+    drawn,
+    example,
+    loaded,
+    on_one_device,
+    opened,
+    put,
+    values_of,
+)
 
 import softmesh as ttnn
 from softmesh.alias import aliased
-from softmesh.planner.constraints import Pinned
+from softmesh.cli import commands
+from softmesh.planner.constraints import Pinned, WeightDtypes
+from softmesh.planner.explanation.unsearched_forms import unsearched_forms
 from softmesh.planner.layout_plan import LayoutPlan, plan
 
 Model = Callable[[ttnn.MeshDevice], ttnn.Tensor]
@@ -131,3 +147,60 @@ def test_what_many_values_need_of_l1_is_given_up_after_its_last_use() -> None:
         found = plan(deep, mesh)
     assert "    del " in found.source()
     made_by(found, deep)
+
+
+SIZE, USERS, KEYS = "tiny", 32, 64
+BY_HAND = EXAMPLES / "llama_by_hand.py"
+
+
+def of_the_first_token(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    """A Llama as on one device, with the values that the program by hand has."""
+    llama = example("llama")
+    model = llama.Llama(llama.CONFIGS[SIZE], device, llama.weights(llama.CONFIGS[SIZE]), USERS, KEYS)
+    tokens = ttnn.from_torch(torch.arange(USERS, dtype=torch.int32)[None, None, None], ttnn.uint32, device=device)
+    return model.decode(tokens, ttnn.from_torch(torch.zeros(USERS).int(), ttnn.int32, device=device))
+
+
+@pytest.fixture
+def _with_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setenv("SOFTMESH_SYSTEM", "")  # commands set it for the process
+
+
+@pytest.mark.usefixtures("_with_examples")
+def test_the_llama_by_hand_makes_what_one_device_makes() -> None:
+    assert_close(example("llama_by_hand").logits(SIZE, (4, 2), USERS, KEYS), on_one_device(of_the_first_token))
+
+
+def device_seconds(file: Path, *arguments: str) -> float:
+    """What `softmesh estimate` says of all its ops on devices."""
+    told = ["estimate", "--json", "--no-values", "--system", "T3000", str(file), *arguments]
+    result = CliRunner().invoke(commands, told)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout[result.stdout.index("{\n") :])
+    return sum(op["seconds"] for op in found["ops"] if op["bound"] != "host")
+
+
+@pytest.mark.usefixtures("_with_examples")
+def test_a_plan_does_not_lose_to_the_program_by_hand_and_costs_what_its_file_does(tmp_path: Path) -> None:
+    liberties = [WeightDtypes(names, (ttnn.bfloat8_b,)) for names in ("layers.*", "head", "caches.*")]
+    found = plan(example("llama").decode, "T3000", {"size": SIZE, "keys": KEYS}, dtypes=liberties)
+    assert found.home("caches.0.k").dtype is found.home("head").dtype is ttnn.bfloat8_b
+    file = tmp_path / "planned.py"
+    file.write_text(found.source())
+    assert device_seconds(file) == pytest.approx(found.seconds, rel=0.05)
+    assert found.seconds < device_seconds(BY_HAND, SIZE, "4x2")
+
+
+def test_a_plan_with_smaller_caches_makes_what_one_device_makes() -> None:
+    with opened((1, 8)) as mesh:
+        found = plan(decode, mesh, dtypes=[WeightDtypes("caches.*", (ttnn.bfloat8_b,))])
+    assert found.home("caches.0.k").dtype is ttnn.bfloat8_b
+    made_by(found, decode)
+
+
+def test_a_summary_names_the_forms_that_were_not_searched() -> None:
+    llama = plan(example("llama").decode, "T3000", {"size": SIZE, "keys": KEYS})
+    assert "one product of weights that read the same value (wq, wk, wv; gate, up)" in unsearched_forms(llama)
+    with opened((1, 8)) as mesh:
+        assert not [form for form in unsearched_forms(plan(chain, mesh)) if "one product" in form]
