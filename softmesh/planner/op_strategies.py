@@ -26,7 +26,7 @@ from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
-from softmesh.placement.placements import REPLICATE, Shard
+from softmesh.placement.placements import REPLICATE, Partial, Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_seconds import WorkTime, work_time
 from softmesh.systems.chip import Chip
@@ -156,7 +156,7 @@ class StrategyFinder:
                 continue
             bare = _strategy(given, options, node, split, l1_limits)
             for end, way in routes(result, self.lines).ways_from(split.gives).items():
-                if is_whole(end):
+                if _is_sum_of(end, split.gives):
                     piece = _piece(spec, result, end)
                     activated = [_activation_seconds(self.chip, piece)] * len(behind)
                     yield replace(
@@ -167,6 +167,13 @@ class StrategyFinder:
                         bare=split.gives,
                         behind=behind,
                     )
+
+
+def _is_sum_of(end: Layout, parts: Layout) -> bool:
+    """Whether contributions were summed to get there, and nothing else was moved: that can be done later."""
+    return is_whole(end) and all(
+        word == before or isinstance(before, Partial) for word, before in zip(end, parts, strict=True)
+    )
 
 
 def _keep_best(best: dict[tuple[Any, ...], OpStrategy], strategy: OpStrategy) -> None:

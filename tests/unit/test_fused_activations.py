@@ -275,3 +275,17 @@ def test_what_addmm_adds_is_a_float_that_fits_unless_it_counts_for_nothing(devic
     assert ttnn.addmm(wide, a, a, beta=0.0).shape == [4, 4]
     with pytest.raises(RuntimeError, match="types are supported for input_tensor"):
         ttnn.addmm(ttnn.typecast(a, ttnn.uint32), a, a)
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_factor_beside_an_activated_one_may_be_part_of_a_sum(pair, side: str):
+    """silu(a) * b is linear in b, and not in a."""
+    x, w, gate = random(32, 64), random(64, 32), random(32, 32)
+    part = ttnn.matmul(put(x, pair, (R, S(1))), put(w, pair, (R, S(0))))  # each device has one of its terms
+    activated = {f"input_tensor_{side}_activations": [ttnn.UnaryOpType.SILU]}
+    whole = put(gate, pair)
+    made = ttnn.multiply(*((whole, part) if side == "a" else (part, whole)), **activated)
+    total = ttnn.to_torch(ttnn.get_device_tensors(ttnn.all_reduce(made, cluster_axis=1))[0])
+    torch.testing.assert_close(total, F.silu(gate) * (x @ w), rtol=1e-4, atol=1e-4)
+    with pytest.raises(PartialWarning, match="still Partial"):
+        ttnn.multiply(*((part, whole) if side == "a" else (whole, part)), **activated)
