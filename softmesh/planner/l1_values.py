@@ -7,6 +7,8 @@ layout may be chosen for each without a look at the others.
 from __future__ import annotations
 
 import math
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -40,13 +42,15 @@ def l1_limits(graph: OpGraph, chip: Chip) -> dict[int, int]:
     live = np.zeros(len(graph.nodes), dtype=np.int32)
     row = math.prod(chip.grid()) * _LARGEST_PAGE  # a page on each core: what the smallest tensor takes
     limit = l1_bytes(chip) // L1_SHARES // row * row
-    found = {}
-    for length, number, first in sorted(able):
-        copies = 1 + len(graph.consumers[number])  # each reader may want it in a layout of its own
-        span = live[first : first + length + 1]
-        if span.max() + copies <= _LIVE:
-            span += copies
-            found[number] = limit
+    found: dict[int, int] = {}
+    for _, alike in groupby(sorted(able), key=itemgetter(0)):  # all or none, so that equal layers stay equal
+        values, then = list(alike), live.copy()
+        for length, number, first in values:
+            then[first : first + length + 1] += 1 + len(graph.consumers[number])  # each reader may want its own layout
+        if then.max() > _LIVE:
+            break
+        live = then
+        found |= dict.fromkeys((number for _, number, _ in values), limit)
     return found
 
 
