@@ -14,6 +14,7 @@ from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.pricing import price
 from softmesh.dispatch.operation import OPERATIONS
+from softmesh.runtime.commands import emit
 from softmesh.systems.chip import N300, P150, Chip
 
 
@@ -52,6 +53,16 @@ def test_every_op_of_the_registry_belongs_to_a_family_with_a_law():
     assert families["experimental.nlp_concat_heads"] is Family.MOVEMENT
     assert families["conv2d"] is Family.CONVOLUTION
     assert families["moreh_linear"] is Family.PRODUCT
+
+
+def test_a_command_that_no_op_has_the_name_of_has_no_price_and_says_so(mesh):
+    with ttnn.observe(Prices()) as prices:
+        emit("decode step", (), (), coords=(), device=mesh)
+        emit("signpost decode step", (), (), coords=(), device=mesh)
+    unknown, marker = (cost for _, cost in prices.found)
+    assert unknown.law == "no price: no op of this name is known"
+    assert not unknown.is_measured
+    assert marker == FREE
 
 
 @pytest.mark.parametrize("chip", [N300, P150], ids=lambda chip: chip.kind)
