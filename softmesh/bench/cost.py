@@ -18,17 +18,19 @@ from softmesh.cost.error_tables import (
     ErrorLine,
     ErrorTables,
     Judged,
-    composed,
+    consistent,
     cross_judged,
     error_line,
     error_tables,
     judged,
+    unfitted,
 )
 from softmesh.cost.measurements import Measurement, read_measurements, shipped_tables
+from softmesh.cost.repeats import BOUND
 from softmesh.cost.workloads import Elements, Exchange, Product, Workload
 from softmesh.errors import SoftmeshError
 
-_HEAD = ("table", "op", "points", "median", "p90", "worst", "bias", "in band")
+_HEAD = ("table", "op", "points", "median", "p90", "worst", "bias", "in band", "half band", "of p90")
 _SHOWN = 40  # reasons for rows without a workload
 Kind = Callable[[Workload | None], bool]
 
@@ -83,7 +85,7 @@ def _held(
         tables = f"{len(paths)} table{'s' if len(paths) > 1 else ''}"
         return rows, judged(rows, chosen), f"{tables} against {calibration or 'the shipped calibration'}"
     rows = [row for path in shipped_tables() for row in read_measurements(path)]
-    found = cross_judged(rows, leave_series) + judged(composed(rows), chosen)
+    found = cross_judged(rows, leave_series) + judged(unfitted(rows), chosen)
     return rows, found, f"the shipped tables, each {'series' if leave_series else 'shape'} predicted without it"
 
 
@@ -92,7 +94,7 @@ def family_lines(found: Sequence[Judged]) -> list[ErrorLine]:
     return [
         error_line("all", name, of)
         for name, is_kind in _FAMILIES
-        if (of := [one for one in found if is_kind(one.row.workload) and not one.row.is_ceiling])
+        if (of := [one for one in consistent(found) if is_kind(one.row.workload) and not one.row.is_ceiling])
     ]
 
 
@@ -104,41 +106,60 @@ def report(tables: ErrorTables, families: Sequence[ErrorLine]) -> list[str]:
 
 
 def _further(tables: ErrorTables) -> list[str]:
-    lines: list[str] = []
-    if tables.ceilings:
-        lines += ["", "Ceilings of a CI, no means: the share of predictions below them."]
-        lines += _aligned(
-            [
-                ("table", "op", "points", "below"),
-                *((line.table, line.op, str(line.points), _percent(line.below)) for line in tables.ceilings),
-            ]
+    parts = (_ceilings, _blocks, _wide, _contradicted, _unexpressed)
+    return [line for part in parts if (lines := part(tables)) for line in ("", *lines)]
+
+
+def _ceilings(tables: ErrorTables) -> list[str]:
+    rows = [(line.table, line.op, str(line.points), _percent(line.below)) for line in tables.ceilings]
+    head = "Ceilings of a CI, no means: the share of predictions below them."
+    return [head, *_aligned([("table", "op", "points", "below"), *rows])] if rows else []
+
+
+def _blocks(tables: ErrorTables) -> list[str]:
+    rows = [
+        (
+            line.name,
+            str(line.ops),
+            f"{line.measured * 1e6:.1f} us",
+            f"{line.predicted * 1e6:.1f} us",
+            f"{line.error:+.1%}",
+            str(line.unexpressed),
         )
-    if tables.blocks:
-        lines += ["", "Blocks of models, summed over their ops."]
-        lines += _aligned(
-            [
-                ("block", "ops", "measured", "predicted", "error", "rows not expressed"),
-                *(
-                    (
-                        line.name,
-                        str(line.ops),
-                        f"{line.measured * 1e6:.1f} us",
-                        f"{line.predicted * 1e6:.1f} us",
-                        f"{line.error:+.1%}",
-                        str(line.unexpressed),
-                    )
-                    for line in tables.blocks
-                ),
-            ]
-        )
-    if tables.unexpressed:
-        count = sum(line.rows for line in tables.unexpressed)
-        lines += ["", f"{count} rows were not expressed as workloads:"]
-        every = sorted(tables.unexpressed, key=lambda line: -line.rows)
-        lines += [f"  {line.rows:4}  {line.table}: {line.op} - {line.why}" for line in every[:_SHOWN]]
-        if len(every) > _SHOWN:
-            rest = sum(line.rows for line in every[_SHOWN:])
-            lines.append(f"  {rest:4}  of {len(every) - _SHOWN} other ops, for the same reasons")
+        for line in tables.blocks
+    ]
+    names = ("block", "ops", "measured", "predicted", "error", "rows not expressed")
+    return ["Blocks of models, summed over their ops.", *_aligned([names, *rows])] if rows else []
+
+
+def _wide(tables: ErrorTables) -> list[str]:
+    ops: dict[str, list[str]] = {}
+    for line in tables.errors:
+        if line.why_wide:
+            ops.setdefault(line.why_wide, []).append(line.op)
+    lines = [f"  {why}: {', '.join(of)}" for why, of in ops.items()]
+    return ["Bands wider than half of the estimate, and why.", *lines] if lines else []
+
+
+def _contradicted(tables: ErrorTables) -> list[str]:
+    rows = [
+        (line.table, line.op, str(line.rows), line.why, _percent(line.p90), _percent(line.worst))
+        for line in tables.contradicted
+    ]
+    head = f"Left out by rule: what the source itself measured twice, more than {BOUND:.0%} apart."
+    names = ("table", "op", "rows", "why", "p90 with all rows", "worst")
+    return [head, *_aligned([names, *rows])] if rows else []
+
+
+def _unexpressed(tables: ErrorTables) -> list[str]:
+    every = sorted(tables.unexpressed, key=lambda line: -line.rows)
+    if not every:
+        return []
+    lines = [f"{sum(line.rows for line in every)} rows were not expressed as workloads:"]
+    lines += [f"  {line.rows:4}  {line.table}: {line.op} - {line.why}" for line in every[:_SHOWN]]
+    if len(every) > _SHOWN:
+        rest = sum(line.rows for line in every[_SHOWN:])
+        lines.append(f"  {rest:4}  of {len(every) - _SHOWN} other ops, for the same reasons")
     return lines
 
 
@@ -151,6 +172,8 @@ def _error_row(line: ErrorLine) -> tuple[str, ...]:
         *(_percent(share) for share in shares),
         f"{line.bias:+.1%}",
         _percent(line.inside),
+        _percent(line.half_band),
+        f"{line.half_band / max(line.p90, 1e-4):.1f}",
     )
 
 

@@ -12,6 +12,7 @@ from softmesh.cost.calibration import Calibration, law_of
 from softmesh.cost.calibration_files import default_calibration, written
 from softmesh.cost.calibration_from_measurements import calibrated, usable
 from softmesh.cost.measurements import Measurement, read_measurements, shipped_tables
+from softmesh.cost.repeats import contradicted
 from softmesh.errors import SoftmeshError
 from softmesh.terminal_text import echo
 
@@ -55,6 +56,9 @@ def _summary(rows: list[Measurement], made: Calibration) -> list[str]:
     lines = [f"{len(used)} of {len(rows)} rows were fitted:"]
     for (law, key), count in sorted(counts.items()):
         lines.append(f"  {count:5}  {law}: {key}")
-    aside = Counter(row.why or "a ceiling, or composed of measured parts" for row in rows if row not in set(used))
+    twice = contradicted(rows)
+    fitted = set(used)
+    other = "a ceiling, or composed of measured parts"
+    aside = Counter(row.why or twice.get(row, other) for row in rows if row not in fitted)
     lines += [f"  {count:5}  left aside: {why}" for why, count in aside.most_common(_REASONS)]
     return lines

@@ -19,7 +19,7 @@ from softmesh.cost.laws.host_transfers import HOST_TRANSFER
 from softmesh.cost.laws.law import Law
 from softmesh.cost.laws.movements import MOVEMENT
 from softmesh.cost.laws.persistent_exchanges import PERSISTENT_EXCHANGE
-from softmesh.cost.laws.products import PRODUCT
+from softmesh.cost.laws.products import CALL, PRODUCT
 from softmesh.cost.laws.sharded_products import SHARDED_PRODUCT
 from softmesh.cost.laws.typical_ops import TYPICAL_OP
 from softmesh.cost.workloads import (
@@ -41,6 +41,7 @@ LAWS = {
         EXCHANGE,
         PERSISTENT_EXCHANGE,
         PRODUCT,
+        CALL,
         SHARDED_PRODUCT,
         ELEMENTS,
         MOVEMENT,
@@ -87,18 +88,25 @@ class Point(NamedTuple):
 class LawFit:
     """One set of coefficients: of which rows it came, what neighbours add, and how wide its band is.
 
-    `band` counts standard deviations of the correction; where no points are kept it is the log of a factor itself.
+    Bands are logs of factors: `near` where a neighbour was measured, `band` far from all of them.
     """
 
     coefficients: Mapping[str, float]
     rows: int
     band: float
     points: tuple[Point, ...] = ()
+    near: float = 0.0
+
+    def width(self, unknown: float) -> float:
+        """Log of the band's factor, where so much of the law's doubt is left."""
+        return self.near + (self.band - self.near) * unknown
 
 
 def law_of(work: Workload) -> Law:
     if isinstance(work, Product) and work.height_cores:
         return SHARDED_PRODUCT
+    if isinstance(work, Product) and work.clock == "untraced":
+        return CALL
     if isinstance(work, Exchange) and work.in_l1:
         return PERSISTENT_EXCHANGE
     return _OF_KIND[type(work)]
@@ -163,18 +171,19 @@ class Calibration:
             borrowed = self.nearest_fit(law, key)
             width = max(UNMEASURED, math.exp(max(borrowed.band if borrowed else 0.0, law.doubt)))
             return _through_memory(WorkloadTime(seconds, seconds / width, seconds * width, bound, name, False), work)
-        correction = self._correction(law, key, fit, work)
+        correction = self.correction(law, key, fit, work)
         seconds *= math.exp(correction.log_factor)
-        width = math.exp(fit.band * correction.deviation)
+        width = math.exp(fit.width(correction.unknown))
         made = _through_memory(WorkloadTime(seconds, seconds / width, seconds * width, bound, name, True), work)
         is_another = (isinstance(work, Elements) and work.function not in (MEASURED, SORTING)) or _is_by_bank(work)
         return _widened(made, _FUNCTIONS_BAND) if is_another else made
 
-    def _correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
+    def correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
+        """What measured neighbours of `work` add to its law."""
         if not law.keeps_points:
             return Correction(0.0, 1.0)
         if _is_by_bank(work):  # no neighbour was measured in this form
-            return Correction(0.0, law.doubt)
+            return Correction(0.0, 1.0)
         known = self._neighbours.get((law.name, key))
         if known is None:
             positions = [point.position for point in fit.points]
@@ -209,7 +218,8 @@ def _composed(work: Chain, parts: list[WorkloadTime]) -> WorkloadTime:
             all(part.is_measured for part in parts),
         )
     is_measured = all(isinstance(part, Exchange) for part in work.parts) and not work.overlaps
-    return made if is_measured else _widened(made, _COMPOSED_BAND)
+    factor = max(work.doubt, 1.0 if is_measured else _COMPOSED_BAND)
+    return made if factor == 1.0 else _widened(made, factor)
 
 
 def _through_memory(made: WorkloadTime, work: Workload) -> WorkloadTime:

@@ -4,7 +4,8 @@ laws:
   exchange:
     wormhole_b0 all_gather:
       rows: 35
-      band: 2.1
+      band: 0.18
+      near: 0.04
       coefficients:
         start_us: 4.81
       points:
@@ -44,6 +45,8 @@ def written(calibration: Calibration) -> str:
 
 def _fit_lines(key: str, fit: LawFit) -> list[str]:
     lines = [f"    {_quoted(key)}:", f"      rows: {fit.rows}", f"      band: {fit.band:g}"]
+    if fit.points:
+        lines.append(f"      near: {fit.near:g}")
     if fit.coefficients:
         lines.append("      coefficients:")
         lines += [f"        {name}: {value:.5g}" for name, value in fit.coefficients.items()]
@@ -91,16 +94,19 @@ class _Fields(YamlFields):
     def fit(self, law: Law, key: str, value: Value) -> LawFit:
         table = self.table(value)
         for name, _ in table.entries():
-            if name not in ("rows", "band", "coefficients", "points"):
-                raise self.wrong(name, f"unknown key {shown(name)}; known are rows, band, coefficients and points")
+            if name not in ("rows", "band", "near", "coefficients", "points"):
+                raise self.wrong(
+                    name, f"unknown key {shown(name)}; known are rows, band, near, coefficients and points"
+                )
         for needed in ("rows", "band"):
             if needed not in table:
                 raise self.wrong(table, f"{law.name}, {key}: the key {needed!r} is missing")
         rows = self.number(table["rows"], "rows", 10**9)
         band = self.positive(table["band"], "band", _WIDEST_BAND)
+        near = self.positive(table["near"], "near", _WIDEST_BAND) if "near" in table else band
         points = table.get("points")
         measured = () if points is None else tuple(self.point(law, point) for point in self.rows(points))
-        return LawFit(self.coefficients(law, key, table), rows, band, measured)
+        return LawFit(self.coefficients(law, key, table), rows, band, measured, near)
 
     def coefficients(self, law: Law, key: str, table: Table) -> dict[str, float]:
         if "coefficients" not in table:

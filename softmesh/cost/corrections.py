@@ -17,10 +17,10 @@ Column = NDArray[np.float64]
 
 
 class Correction(NamedTuple):
-    """The log of a factor, and its standard deviation."""
+    """The log of a factor, and how much of the law's doubt is left: 0 at a measured point, 1 far from all of them."""
 
     log_factor: float
-    deviation: float
+    unknown: float
 
 
 class Neighbours:
@@ -48,7 +48,7 @@ class Neighbours:
 
     def at(self, position: Sequence[float]) -> Correction:
         if not len(self._points):
-            return Correction(0.0, float(np.hypot(self._doubt, self._noise)))
+            return Correction(0.0, 1.0)
         near = self._covariance(np.asarray([position], dtype=float) / self._reach)[:, 0]
-        unknown = self._doubt**2 - float(near @ self._inverse @ near)
-        return Correction(float(near @ self._weights), float(np.sqrt(max(unknown, 0.0) + self._noise**2)))
+        known = float(near @ self._inverse @ near) / self._doubt**2
+        return Correction(float(near @ self._weights), float(np.sqrt(max(1.0 - known, 0.0))))

@@ -18,7 +18,7 @@ _ROUNDS = 80
 _TRIES = 10
 _STEP = 1e-4
 _SLACK = 0.03  # a residual beyond it counts no more than linearly
-_PULL = 0.1  # what one unit of log distance from the starting value weighs, against rows
+_PULL = 0.5  # what one unit of log distance from the starting value weighs, against rows
 
 
 def fitted(formula: Callable[[Column], Column], starting: Column, measured: Column) -> Column:

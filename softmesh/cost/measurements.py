@@ -65,6 +65,8 @@ class Measurement(NamedTuple):
     seconds: float
     is_ceiling: bool  # measured was less than this
     why: str = ""  # it has no workload
+    shapes: str = ""
+    runs: tuple[float, ...] = ()  # what each of its runs took, where the row lists them
 
 
 def shipped_tables() -> list[Path]:
@@ -118,7 +120,7 @@ def _measured(table: str, path: str | Path, text: str) -> Iterator[Measurement]:
 def _measurement(table: str, path: str | Path, line: int, row: RowTexts) -> Measurement:
     value = _value(path, line, row.value)
     ceiling = any(word in f"{row.unit} {row.config}".lower() for word in _CEILINGS)
-    unread = Measurement(table, line, row.op, row.series(), row.group(), None, value, ceiling)
+    unread = Measurement(table, line, row.op, row.series(), row.group(), None, value, ceiling, shapes=row.shapes)
     try:
         workload = workload_of_row(row)
         seconds = _seconds(row, value, workload)
@@ -128,7 +130,8 @@ def _measurement(table: str, path: str | Path, line: int, row: RowTexts) -> Meas
         raise FileError(path, f"its sizes are those of no op ({error})", line) from None
     if not _SHORTEST <= seconds <= _LONGEST:
         raise FileError(path, f"{value:g} {row.unit} is {seconds:g} s, which no op takes", line)
-    return unread._replace(workload=workload, seconds=seconds)
+    runs = tuple(run * seconds / value for run in row.run_values())
+    return unread._replace(workload=workload, seconds=seconds, runs=runs)
 
 
 def _value(path: str | Path, line: int, text: str) -> float:

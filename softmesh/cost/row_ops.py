@@ -29,6 +29,7 @@ from softmesh.systems.chip import Chip
 _SAME_KINDS = {"binaryng": "binary", "embedding": "embeddings", "rmsnorm": "layernorm"}  # names of one op
 _SELECTION_STEPS = 0.2  # of exp, for an element that is compared with the largest so far
 _SORTING_STEPS = 4.0  # where thousands are kept, in order
+_VARIED_RESULTS = "ttnn-op-runtime-predictor"  # a source whose sweeps vary where results lie
 _PREFILL = ("prefill", "cross attention", "encoder", "chunk", "vision")
 _DECODE = ("decode", "batch")
 
@@ -37,7 +38,9 @@ def typical(row: RowTexts, chip: Chip, op: str) -> TypicalOp | None:
     """Of a model whose row says no shapes; of what is no model, where the name tells a kind."""
     kind = kind_of(op)
     phase = _phase(row, op)
-    if not row.is_of_a_model() and (kind is None or (phase is None and kind in (OpKind.PRODUCT, OpKind.COLLECTIVE))):
+    if kind is None:
+        raise Unexpressed("no op of this name is known, so it has no price")
+    if not row.is_of_a_model() and phase is None and kind in (OpKind.PRODUCT, OpKind.COLLECTIVE):
         return None
     of_several = "block" if "sum" in row.unit.lower().split() else ""  # not one op, but those of a part of a model
     return TypicalOp(_SAME_KINDS.get(op, op), chip, (phase or "decode") + of_several)
@@ -84,7 +87,18 @@ def _elements(row: RowTexts, chip: Chip, op: str, operands: Sequence[Sequence[in
     dtype = row.dtype()
     moved = tiles * TILE_BYTES[dtype]
     read = sum(map(_tiles, operands)) * TILE_BYTES[dtype] if len(operands) > 1 else moved * _operand_count(op)
-    return Elements(op, chip, tiles, dtype, read, moved, row.is_in_l1(), _cores(row, chip), _steps(op))
+    return Elements(op, chip, tiles, dtype, read, moved, row.is_in_l1(), _cores(row, chip), _steps(op), _moves(row))
+
+
+def _moves(row: RowTexts) -> float:
+    """Share of a row's runs whose result lay in the other memory.
+
+    A published sweep ran each configuration with its result in DRAM and in L1, twice each, and kept what fitted: of
+    only two runs both wrote to DRAM.
+    """
+    if _VARIED_RESULTS not in row.source:
+        return 0.0
+    return 0.5 if row.run_count() > 2 else float(row.is_in_l1())
 
 
 def _operand_count(op: str) -> int:

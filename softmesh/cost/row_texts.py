@@ -32,6 +32,7 @@ _SYSTEMS = (  # the first that is found, and is of the row's architecture, count
 _PLAIN = {"wormhole_b0": N150, "blackhole": P150}
 _ARCHES = ((r"^(wormhole|wh)(?![a-z])", "wormhole_b0"), (r"^(blackhole|bh)(?![a-z])", "blackhole"))
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e\d+)?")
+_RUNS = re.compile(r"median of (\d+) runs(?::((?:\s+\d+(?:\.\d+)?)+))?")
 _SIZES = "bytes|b|kb|kib|mb|mib|gb|gib"
 _TIMES = r"\s*[x×*]\s*"
 
@@ -102,13 +103,14 @@ class RowTexts(NamedTuple):
         if said:
             return int(said[1])
         axis = re.search(r"(?:cluster_axis|axis)\s*[=: ]\s*([01])", self.config.lower())
-        sides = self._mesh()
+        sides = self.mesh()
         if axis and sides:
             return sides[int(axis[1])]
         pair = re.search(rf"(\d+)(?:{_TIMES}|\s*,\s*)(\d+)", self.devices)
         return int(pair[1]) * int(pair[2]) if pair else self.number(self.devices)
 
-    def _mesh(self) -> tuple[int, int] | None:
+    def mesh(self) -> tuple[int, int] | None:
+        """Rows and columns, where the devices or the system name them."""
         for text in (self.devices, self.system):
             found = re.search(rf"(\d+){_TIMES}(\d+)", text)
             if found:
@@ -118,6 +120,16 @@ class RowTexts(NamedTuple):
     def link_count(self) -> int | None:
         said = re.search(r"(?:num_)?links\s*[=:]\s*(\d+)", self.config.lower())
         return self.number(self.links) or (int(said[1]) if said else None)
+
+    def run_count(self) -> int:
+        """Runs of which the row is the median; 0 where it does not say."""
+        said = _RUNS.search(self.config.lower())
+        return 0 if said is None else int(said[1])
+
+    def run_values(self) -> list[float]:
+        """What each run took, in the row's unit, where the row lists them: `median of 2 runs: 3.1 3.3`."""
+        said = _RUNS.search(self.config.lower())
+        return [] if said is None else [float(word) for word in (said[2] or "").split()]
 
     def is_of_a_model(self) -> bool:
         return "models/" in self.source or "batch" in self.shapes.lower()
@@ -137,7 +149,7 @@ class RowTexts(NamedTuple):
 
 
 def _without_runs(config: str) -> str:
-    return re.sub(r"median of \d+ runs|cores=\d+", "", config).strip("; ")
+    return re.sub(r"cores=\d+", "", _RUNS.sub("", config)).strip("; ")
 
 
 def dtype_in(text: str) -> str | None:

@@ -47,6 +47,7 @@ _PAIRWISE = ("point_to_point",)
 _LINKS = {"wh_galaxy": 4, "bh_galaxy": 2, "p150": 2, "p300": 2}
 _PREFETCH_GRID = 8, 3  # the ring of cores that weights are streamed to
 _MOST_PREFETCHED = 16 << 20  # bytes of weights: beyond, they are read while the product runs
+_USUAL_WIDTH, _WIDTHS = 4096, 4.0  # elements of a token in a prefill, and the factor by which models differ
 _LONGEST_SIDE = 1 << 26  # elements of a product's side
 _MOST_DEVICES = 4096  # of a collective
 _FIGURES_OF_MODELS = ("prefilltime", "decodet", "tokens", "timetofirst", "ttft")
@@ -104,6 +105,22 @@ def _exchange_of(row: RowTexts, chip: Chip, op: str, size: int | None = None) ->
         is_2d="fabric_2d" in config or "mesh" in row.topology.lower(),
         in_l1="sharded" in row.memory.lower(),
     )
+
+
+def _prefill_exchange(row: RowTexts, chip: Chip, op: str) -> Chain | None:
+    """A collective of a prefill of which only the tokens are told: a model of usual width, in a band as wide as widths.
+
+    Times of such ops go with the tokens, and those of other prefills tell nothing of them.
+    """
+    tokens = re.search(r"(?:prefill|seq(?:uence)?[ _]?(?:len(?:gth)?)?)[ =:]*(\d+)", row.shapes.lower())
+    name = next((name for name, words in _EXCHANGES if any(word in op for word in words)), None)
+    if kind_of(op) is not OpKind.COLLECTIVE or tokens is None or name is None or not int(tokens[1]):
+        return None
+    sides = row.mesh()
+    devices = row.device_count() if sides is None or "axis" in row.config.lower() else max(sides)
+    size = int(tokens[1]) * _USUAL_WIDTH * TILE_BYTES["bfloat16"] // (TILE * TILE)
+    exchange = _exchange_of(row._replace(devices=str(devices or "")), chip, name, size)
+    return None if exchange is None else Chain("collective of a prefill", (exchange,), doubt=_WIDTHS)
 
 
 def _names_a_phase(row: RowTexts) -> bool:
@@ -282,5 +299,6 @@ _READERS: tuple[Callable[[RowTexts, Chip, str], Workload | None], ...] = (  # th
     large_selection,
     sparse_attention,
     by_extents,
+    _prefill_exchange,
     typical,
 )

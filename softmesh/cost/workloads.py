@@ -86,6 +86,7 @@ class Elements(NamedTuple):
     in_l1: bool
     cores: int
     steps: float = 1.0  # elementary functions in a row
+    moves: float = 0.0  # share of the runs whose result lies in the other memory than the operands
 
 
 class Movement(NamedTuple):
@@ -143,6 +144,7 @@ class Chain(NamedTuple):
     name: str
     parts: tuple[Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp, ...]
     overlaps: bool = False
+    doubt: float = 1.0  # the factor by which what nobody tells of it may change its time
 
 
 Workload = Exchange | Product | Elements | Movement | HostTransfer | Dispatch | TypicalOp | Chain

@@ -13,7 +13,7 @@ from softmesh.cli import commands
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import SHIPPED, default_calibration, read_calibration, written
 from softmesh.cost.calibration_from_measurements import calibrated, left_out, shape_of, usable
-from softmesh.cost.error_tables import error_tables, judged
+from softmesh.cost.error_tables import cross_judged, error_tables, judged
 from softmesh.cost.measurements import read_measurements, shipped_tables
 from softmesh.cost.workloads import Exchange, TypicalOp
 from softmesh.input_files.text_files import FileError
@@ -57,6 +57,28 @@ def test_collectives_that_were_left_out_stay_within_the_bounds():
     assert errors[len(errors) // 2] < 0.04
     assert errors[int(0.9 * len(errors))] < 0.12
     assert errors[-1] < 0.30
+
+
+def test_series_that_were_left_out_stay_within_the_bounds_in_bands_no_wider_than_they_must_be():
+    found = cross_judged(shipped_rows("ccl_tables", "runtime_micro"), by_series=True)
+    lines = [line for line in error_tables([], found).errors if line.points >= 20]
+    assert {line.op for line in lines} >= {"all_gather", "all_reduce", "all_to_all", "reduce_scatter", "host read"}
+    for line in lines:
+        assert line.p90 < 0.20, line
+        assert line.inside >= 0.87, line  # of single families; the bands are made of all tables together
+        assert line.half_band < 1.6 * line.p90, line
+        assert line.table != "ccl_tables" or line.worst < 0.30, line
+
+
+def test_a_part_that_nobody_measured_alone_is_told_by_the_whole():
+    """Pairs of chips: what reduce_scatter carries is found from all_reduce and all_gather."""
+    rows = usable(shipped_rows("ccl_tables"))
+    hidden = [row for row in rows if row.op == "reduce_scatter" and row.workload.devices == 2 and row.seconds > 1e-3]
+    seen = [row for row in rows if row.op != "reduce_scatter" or row.workload.devices != 2]
+    made = calibrated(seen, with_bands=False)
+    assert len(hidden) > 5
+    for row in hidden:
+        assert made.estimate(row.workload).seconds == pytest.approx(row.seconds, rel=0.1), row
 
 
 def test_the_model_stays_within_the_bounds_on_what_it_was_fitted_on():

@@ -163,6 +163,20 @@ def test_programs_convolutions_experts_and_gaps(read):
     assert isinstance(gap, TypicalOp)
 
 
+def test_a_collective_of_a_prefill_goes_with_its_tokens_in_a_band_as_wide_as_models_are(read):
+    calibration = default_calibration()
+    galaxy = {"system": "WH Galaxy 8x4", "config": "CI centre", "devices": "32", "memory": ""}
+    short, long = (read(op="ds_all_gather", shapes=f"prefill {tokens}", **galaxy).workload for tokens in (128, 4096))
+    assert isinstance(short, Chain)
+    assert (short.parts[0].op, short.parts[0].devices) == ("all_gather", 8)
+    made = calibration.estimate(short)
+    assert 10e-6 < made.seconds < 100e-6
+    assert made.high / made.low > 8
+    assert not made.is_measured
+    assert calibration.estimate(long).seconds > 8 * made.seconds
+    assert isinstance(read(op="ds_all_gather", shapes="prefill", **galaxy).workload, TypicalOp)
+
+
 DRAM = {"memory": "DRAM interleaved TILE", "config": "", "devices": "8", "links": "1", "topology": "ring"}
 
 
@@ -290,7 +304,8 @@ def test_systems_are_known_by_their_names(read, system, arch, kind):
         ({"op": "all_gather", "shapes": "total 64 B", "devices": ""}, "devices"),
         ({"shapes": "large"}, "extents"),
         ({"op": "NoC Loopback", "shapes": "", "unit": "B/cycle"}, "lower bound"),
-        ({"op": "something new", "shapes": "?"}, "shapes"),
+        ({"op": "something new", "shapes": "?"}, "no op of this name is known"),
+        ({"op": "decode step", "shapes": "llama, batch 32", "unit": "ms"}, "no op of this name is known"),
         ({"unit": "bananas"}, "unit"),
         ({"arch": "", "system": "my laptop"}, "architecture"),
         ({"shapes": "0x32x32"}, "empty"),

@@ -16,29 +16,32 @@ GAP_US = {"wormhole_b0": 0.69, "blackhole": 0.6}  # between two ops of a trace, 
 
 
 def _terms(work: Dispatch) -> tuple[float, ...]:
+    configs = work.buffers + work.semaphores
     each_core = 64.0 if work.all_cores else 1.0
     return (
-        each_core,
-        each_core * work.runtime_args,
+        float(bool(work.runtime_args or work.common_args or configs)),
+        float(work.all_cores),
+        float(work.runtime_args > 0) * float(work.all_cores),
+        each_core * work.runtime_args * work.processors,
         float(work.common_args),
-        float(work.buffers + work.semaphores),
-        float(work.groups),
+        float(configs),
+        float(work.groups - 1),
         float(work.kernel_bytes),
         work.run_us,
-        float(work.runtime_args > 0) * each_core,
     )
 
 
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    cores, core_args, common, configs, groups, kernel, run, has_args = terms
+    """Cores get what they share in one write; arguments of their own, group by group and core by core."""
+    has_data, all_cores, has_args, args, common, configs, groups, kernel, run = terms
     write = (
         c["start_us"]
-        + cores * c["core_ns"] * 1e-3
-        + has_args * c["core_args_ns"] * 1e-3
-        + core_args * c["arg_ns"] * 1e-3
+        + has_data * (c["data_us"] + all_cores * c["spread_us"])
+        + has_args * (c["args_us"] + groups * c["group_args_us"])
+        + args * c["arg_ns"] * 1e-3
         + common * c["common_arg_ns"] * 1e-3
         + configs * c["config_ns"] * 1e-3
-        + (groups - 1) * c["group_us"]
+        + groups * c["group_us"]
         + kernel * c["kernel_byte_ns"] * 1e-3
     )
     return larger(write * 1e-6, (run + c["gap_us"]) * 1e-6, sharpness=6.0)
@@ -47,11 +50,13 @@ def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
 def _starting(_: str) -> dict[str, float]:
     return {
         "start_us": 1.5,
-        "core_ns": 1.0,
-        "core_args_ns": 20.0,
-        "arg_ns": 0.5,
+        "data_us": 0.2,
+        "spread_us": 0.2,
+        "args_us": 2.0,
+        "group_args_us": 0.2,
+        "arg_ns": 0.08,
         "common_arg_ns": 1.0,
-        "config_ns": 5.0,
+        "config_ns": 2.0,
         "group_us": 0.4,
         "kernel_byte_ns": 0.001,
         "gap_us": 1.0,

@@ -42,8 +42,10 @@ def _terms(work: Elements) -> tuple[float, ...]:
         float(each),
         work.steps,
         each * moved / max(work.tiles, 1),
-        float(0 if work.in_l1 else moved),
-        float(moved if work.in_l1 else 0),
+        float(0 if work.in_l1 else work.read),
+        float(work.read if work.in_l1 else 0),
+        float(work.written),
+        1.0 - work.moves if work.in_l1 else work.moves,
         work.chip.clock_ghz * 1e9,
         work.chip.dram_gb_per_s * 1e9,
         float(work.cores),
@@ -51,17 +53,21 @@ def _terms(work: Elements) -> tuple[float, ...]:
     )
 
 
-def _parts(terms: tuple[Numbers, ...], c: Coefficients) -> tuple[Numbers, Numbers, Numbers]:
-    tiles, steps, core_bytes, dram, l1, clock, dram_rate, cores, _ = terms
+def _parts(terms: tuple[Numbers, ...], c: Coefficients, into_l1: bool) -> tuple[Numbers, Numbers, Numbers]:
+    """With the result in L1, or in DRAM, which is slower to write than to read."""
+    tiles, steps, core_bytes, from_dram, from_l1, written, _, clock, dram_rate, cores, _ = terms
     vector = tiles * (c["exp_cycles"] * steps + c["tile_cycles"]) / clock
-    memory = dram / (dram_rate * c["dram_share"])
+    to_dram, to_l1 = (0.0, written) if into_l1 else (written, 0.0)
+    memory = larger(from_dram / (dram_rate * c["dram_share"]), to_dram / (dram_rate * c["dram_write_share"]))
     core = core_bytes / (c["core_bytes_per_cycle"] * clock)
-    noc = l1 / (c["l1_bytes_per_cycle"] * cores * clock)
+    noc = (from_l1 + to_l1) / (c["l1_bytes_per_cycle"] * cores * clock)
     return vector, memory, larger(core, noc)
 
 
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    return _start(terms, c) + larger(*_parts(terms, c), sharpness=6.0)
+    into_l1 = terms[6]
+    to_dram, to_l1 = (larger(*_parts(terms, c, there), sharpness=6.0) for there in (False, True))
+    return _start(terms, c) + (1 - into_l1) * to_dram + into_l1 * to_l1
 
 
 def _start(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
@@ -74,14 +80,15 @@ def _starting(_: str) -> dict[str, float]:
         "core_ns": 25.0,
         "exp_cycles": 2000.0,
         "tile_cycles": 60.0,
-        "dram_share": 0.55,
+        "dram_share": 0.6,
+        "dram_write_share": 0.3,
         "core_bytes_per_cycle": 8.0,
         "l1_bytes_per_cycle": 6.0,
     }
 
 
 def _bound(terms: tuple[float, ...], c: Coefficients) -> Bound:
-    vector, memory, noc = _parts(terms, c)
+    vector, memory, noc = _parts(terms, c, terms[6] >= 0.5)
     start = _start(terms, c)
     return largest({Bound.COMPUTE: vector, Bound.DRAM: memory, Bound.NOC: noc, Bound.DISPATCH: start})
 

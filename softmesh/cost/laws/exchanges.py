@@ -20,6 +20,7 @@ DIRECT_LIMIT = 512 * _KIB  # of reduce_scatter on a ring
 _PACKET = {"wormhole_b0": 6144, "blackhole": 8192}  # of the measured tables
 _SMALL_PACKET = {"wormhole_b0": 4100, "blackhole": 3400}  # bytes: below, the number of packets binds, not the link
 _FILLED = 256 * _KIB  # through a link, until its buffers are full and packets follow each other without a gap
+_HOP = {"wormhole_b0": 0.711, "blackhole": 0.515}  # us, as published, in a fabric of one dimension
 _2D_HOP = 1.21  # a hop of a two-dimensional fabric: 874 of 711 ns on Wormhole, 619 of 515 on Blackhole
 _PAIR, _LINE, _RING, _DIRECT = range(4)  # regimes, each with a start and a rate of its own
 
@@ -81,12 +82,13 @@ def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
 def _starting(key: str) -> dict[str, float]:
     wormhole = key.startswith("wormhole")
     rate = 11.0 if wormhole else 22.0
+    straight = key.endswith("all_to_all")  # pieces pass through routers, and no chip stores them on the way
     return {
-        "pair_us": (6.0 if wormhole else 4.5) * (0.7 if key.endswith("all_to_all") else 1.0),
-        "line_us": 4.0,
+        "pair_us": (6.0 if wormhole else 4.5) * (0.7 if straight else 1.0),
+        "line_us": 8.0 if straight and wormhole else 4.0,
         "ring_us": 8.0 if wormhole else 6.0,
         "direct_us": 8.0,
-        "hop_us": 2.5 if wormhole else 1.5,
+        "hop_us": _HOP["wormhole_b0" if wormhole else "blackhole"] if straight else 2.5 if wormhole else 1.5,
         "fill_us": 2.0,
         "pair_gb_per_s": 6.4 if wormhole else 0.8 * rate,
         "line_gb_per_s": rate,

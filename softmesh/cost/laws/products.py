@@ -3,11 +3,15 @@
 The split over cores is TT-NN's: the grid takes rows and columns of the result, and where the result is a single block
 of sixteen tiles high (or wide) and no program config says otherwise, all cores share the other side and one of them
 reads what all need. What does not fit L1 is computed block by block, and its operands are read again for each.
+
+Calls that the host enqueues one by one run beside the host's work for the next one: the slower of both counts. That
+work is longer with a program config, and longer again where such a call has operands in a block format.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,6 +23,7 @@ from softmesh.systems.chip import Chip
 _CYCLES_OF_A_PASS = 16  # of one product of two tiles
 _BLOCK = 16  # tiles: the side of a block that TT-NN's own choice of a program config starts from
 _PARTIAL_TILE = 2048
+_PLAIN_TILE = 2048  # bytes: smaller tiles are of a block format
 _DEEPEST_BLOCK = 16  # tiles of the inner extent that are fetched at once
 _COUNTS = (1, 2, 4, 8, 16, 32)
 
@@ -98,11 +103,13 @@ def _terms(work: Product) -> tuple[float, ...]:
         float(split.shared_tiles * work.k * work.in0_tile),
         work.chip.clock_ghz * 1e9,
         work.chip.dram_gb_per_s,
+        float(work.is_tuned),
+        float(work.is_tuned and mean_tile < _PLAIN_TILE),
     )
 
 
 def _parts(terms: tuple[Numbers, ...], c: Coefficients) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    products, phases, tile, blocks, dram, fetched, shared, clock, dram_rate = terms
+    products, phases, tile, blocks, dram, fetched, shared, clock, dram_rate, _, _ = terms
     math_cycles = _CYCLES_OF_A_PASS * phases + c["issue_cycles"]
     cycles = ((math_cycles**6) + (c["unpack_cycles_per_kib"] * tile / 1024) ** 6) ** (1 / 6)
     compute = (products * cycles + blocks * c["block_cycles"]) / clock
@@ -113,12 +120,21 @@ def _parts(terms: tuple[Numbers, ...], c: Coefficients) -> tuple[Numbers, Number
 
 
 def _seconds(terms: tuple[Numbers, ...], c: Coefficients) -> Numbers:
-    return c["start_us"] * 1e-6 + larger(*_parts(terms, c))
+    run = c["start_us"] * 1e-6 + larger(*_parts(terms, c))
+    if "call_us" not in c:
+        return run
+    *_, configs, blocks = terms
+    return larger(run, (c["call_us"] + configs * c["config_us"] + blocks * c["format_us"]) * 1e-6, sharpness=6.0)
+
+
+def _is_untraced(key: str) -> bool:
+    return " untraced " in key
 
 
 def _starting(key: str) -> dict[str, float]:
     wormhole = key.startswith("wormhole")
-    return {
+    host = {"call_us": 30.0, "config_us": 40.0, "format_us": 30.0} if _is_untraced(key) else {}
+    return host | {
         "start_us": 4.0 if wormhole else 7.0,
         "issue_cycles": 1.5,
         "unpack_cycles_per_kib": 21.0 if wormhole else 10.0,
@@ -166,3 +182,5 @@ PRODUCT = Law(
     noise=0.02,
     bound=_bound,
 )
+# The host's work for a call takes up to twice as long from one repetition to the next.
+CALL = replace(PRODUCT, name="call", noise=0.15)
