@@ -65,7 +65,8 @@ class NumberCheck:
             if looks_at_numbers(data):
                 assert data is not None
                 self._mark_nan(tensor, data.detach())
-                self._look_at_whole(tensor, data.detach())
+                if tensor.storage.undefined is None:  # what nobody wrote may be any number
+                    self._look_at_whole(tensor, data.detach())
 
     def _mark_nan(self, made: Tensor, data: torch.Tensor) -> None:
         known = next((NANS[one.storage] for one in self._operands if one.storage in NANS), None)

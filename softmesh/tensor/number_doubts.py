@@ -75,9 +75,11 @@ def doubt_wrapped(op: str, exact: torch.Tensor, stored: torch.Tensor, dtype: Dat
     if keeps_ones:
         differ &= wide != _ALL_ONES
     if differ.any():
+        is_widest = dtype in (DataType.INT32, DataType.UINT32)
+        remedy = "No dtype of the chip holds more: count in parts" if is_widest else "Use ttnn.int32 or ttnn.uint32"
         doubt(
             f"{op}: {int(wide[differ][0])} does not fit into {dtype.name.lower()}, and becomes {int(kept[differ][0])} "
-            f"({int(differ.sum())} of {kept.numel()} values). Use a wider dtype, ttnn.int32 or ttnn.uint32.",
+            f"({int(differ.sum())} of {kept.numel()} values). {remedy}.",
             SoftmeshWarning,
         )
 
