@@ -49,22 +49,32 @@ def tracked(items: Sequence[_Item], doing: str) -> Iterator[_Item]:
 
 
 @contextmanager
-def working(doing: str) -> Iterator[None]:
-    """A sign of life for work whose end is not known beforehand."""
+def working(doing: str, most_seconds: float | None = None) -> Iterator[None]:
+    """Show that work goes on whose end is not known beforehand, and how long it takes at most."""
+    limit = "" if most_seconds is None else f", {most_seconds:.0f} s at most"
     if is_notebook():
-        with NotebookBar(doing, None) as bar:
-            beginning = threading.Timer(_QUIET_SECONDS, bar.show, (0,))
-            beginning.start()
-            try:
-                yield
-            finally:
-                beginning.cancel()
-                beginning.join()
+        with NotebookBar(f"{doing}{limit}", None) as bar, _later(_QUIET_SECONDS, lambda: bar.show(0)):
+            yield
     elif is_terminal():
-        with console(stderr=True).status(doing):
+        with console(stderr=True).status(f"{doing}{limit}"):
             yield
     else:
+        line = f"{doing}: at work for {_FIRST_LINE_SECONDS:.0f} s{limit}"
+        with _later(_FIRST_LINE_SECONDS, lambda: print(line, file=sys.stderr, flush=True)):
+            yield
+
+
+@contextmanager
+def _later(seconds: float, show: Callable[[], None]) -> Iterator[None]:
+    """Call it after so many seconds, unless the block has ended by then."""
+    waiting = threading.Timer(seconds, show)
+    waiting.daemon = True
+    waiting.start()
+    try:
         yield
+    finally:
+        waiting.cancel()
+        waiting.join()
 
 
 @contextmanager

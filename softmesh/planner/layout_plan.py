@@ -117,7 +117,7 @@ def plan(
     graph = with_smaller_caches(graph, choices[0].chip, [*freedom.dtypes, *dtypes])
     own = replace(freedom, constraints=every, dtypes=(*freedom.dtypes, *dtypes))
     until = time.monotonic() + time_limit
-    with working("searching for the best plan"):
+    with working("searching for the best plan", time_limit):
         return best_plan(graph, choices, wanted, own, until=until, gap=gap, stages=stages)
 
 

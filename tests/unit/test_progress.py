@@ -146,3 +146,17 @@ def test_items_within_items_are_counted_once(
     assert "measuring: 1 of 2 after 0 s, about 0 s left" in said
     assert "rounds" not in said
     assert "afterwards: 1 of 1" in said
+
+
+def test_work_without_a_known_end_writes_a_line_with_its_limit_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 0.01)
+    with progress.working("searching", 60.0):
+        while not (said := capsys.readouterr().err):
+            time.sleep(0.01)
+    assert said == "searching: at work for 0 s, 60 s at most\n"
+    monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 60.0)
+    with progress.working("soon done"):
+        pass
+    assert capsys.readouterr().err == ""
