@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.default_graphs import default_graph
-from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.descriptors.loader import load_job_graph
 from softmesh.fabric.matching.find_match import discover
 from softmesh.fabric.mesh_binding import Binding
 from softmesh.fabric.mesh_graph import LogicalMesh, MeshGraph
@@ -73,7 +73,7 @@ def declared_graph(machine: Machine, binding: Binding, config: FabricConfig) -> 
     if binding.descriptor is None:
         graph = _own_graph(machine, config)
     else:
-        graph = load_mesh_graph(binding.descriptor, runtime=True)
+        graph = load_job_graph(binding.descriptor, warns=binding.mesh_id in (None, 0))
     _check_bound(graph, machine, binding)
     return graph
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -187,6 +188,21 @@ class MeshGraph:
             new = near - found
             found |= new
         return frozenset(found)
+
+    def without_levels(self) -> MeshGraph:
+        """Let one mesh speak for each side of a connection between levels, its members taking turns.
+
+        A descriptor asks for links between two pods and leaves open which meshes have them. Taking turns spreads them
+        over the pod, as cables are: a mesh has ports for a few neighbours only.
+        """
+        turns: Counter[Side] = Counter()
+
+        def speaker(side: Side) -> Side:
+            turns[side] += 1
+            return replace(side, meshes=(side.meshes[(turns[side] - 1) % len(side.meshes)],))
+
+        joined = (replace(one, a=speaker(one.a), b=speaker(one.b)) for one in self.connections)
+        return replace(self, connections=tuple(joined))
 
     def connection_to_write(self, one: int, other: int) -> str:
         """The block that joins two meshes, for the descriptor."""

@@ -225,11 +225,11 @@ def _machine_system() -> MachineSystem | None:
 def _visible_machine(machine: Machine | None, binding: Binding) -> Machine:
     """What this process has to do with: its host, or everything that its descriptor speaks of."""
     if machine is None:
-        from softmesh.fabric.descriptors.loader import load_mesh_graph
+        from softmesh.fabric.descriptors.loader import load_job_graph
         from softmesh.fabric.machine_from_graph import machine_from_graph
 
         assert binding.descriptor is not None
-        return machine_from_graph(load_mesh_graph(binding.descriptor))
+        return machine_from_graph(load_job_graph(binding.descriptor))
     sees_all = binding.descriptor is not None or len(machine.hosts) == 1
     return machine if sees_all else machine.only(machine.chips_of(own_host(machine)))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.loader import check
+from softmesh.fabric.descriptors.loader import check, load_mesh_graph
+from softmesh.fabric.descriptors.validation import is_about_levels
 from softmesh.fabric.graph_selection import TORUSES, effective_graph
 from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.matching.match import Match, MatchError
@@ -20,6 +21,7 @@ from softmesh.fabric.settings import ONE_DIMENSIONAL
 from softmesh.hardware import ClusterType, FabricConfig, FabricReliabilityMode, FabricType
 from softmesh.input_files.text_files import Finding, Severity, errors_of
 from softmesh.lint.file_report import FileReport, LintContext, file_report
+from softmesh.processes.bindings.machine_split import split_command
 from softmesh.systems.machine import Machine
 
 # Whether a fabric configuration can drive a mesh graph, before any machine is looked at.
@@ -138,17 +140,18 @@ def check_fit(graph: MeshGraph, machine: Machine, fabric: FabricConfig | None) -
     try:
         found = match(graph, machine, preferring=declared)
     except MatchError as error:
-        return Fit(None, [_misfit(error)])
+        return Fit(None, [_misfit(error, split_command(graph, machine))])
     except MeshError as error:
         return Fit(None, [Finding("match/refused", Severity.ERROR, str(error))])
     fewer = [_warning("match/fewer-links", text, graph) for text in found.warnings]
     return Fit(found, fewer)
 
 
-def _misfit(error: MatchError) -> Finding:
+def _misfit(error: MatchError, instead: str) -> Finding:
     message = str(error).removesuffix(f" {error.nearest}") if error.nearest else str(error)
     rule = f"match/{_slug(error.requirement)}"
-    return Finding(rule, Severity.ERROR, message, error.nearest, line=error.line)
+    fix = " ".join(filter(None, [error.nearest, instead]))
+    return Finding(rule, Severity.ERROR, message, fix, line=error.line)
 
 
 def _slug(text: str) -> str:
@@ -215,16 +218,19 @@ class DescriptorLint:
 def lint_descriptor(path: Path, context: LintContext) -> DescriptorLint:
     checked = check(path, runtime=context.runtime)
     findings = _as_the_runtime_sees(checked.findings) if context.runtime else list(checked.findings)
-    if errors_of(findings) or checked.graph is None:
+    refusals = errors_of(findings)
+    if refusals and not is_about_levels(refusals):
         return _refused(path, context, findings)
-    verdict = "valid"
-    for question in _questions(checked.graph, context):
+    graph = checked.graph or load_mesh_graph(path, runtime=False)
+    verdict = PARSES_ONLY if refusals else "valid"
+    for question in _questions(graph.without_levels(), context):
         findings += question.findings
-        if errors_of(question.findings):
-            verdict = question.if_not
+        answer = question.if_not if errors_of(question.findings) else question.if_so
+        if answer:
+            verdict = f"{PARSES_ONLY}; as one graph: {answer}" if refusals else f"valid; {answer}"
+        if answer is question.if_not:
             break
-        verdict = question.if_so
-    return DescriptorLint(file_report(str(path), KIND, verdict, findings), checked.graph)
+    return DescriptorLint(file_report(str(path), KIND, verdict, findings), graph)
 
 
 def _as_the_runtime_sees(findings: Iterable[Finding]) -> list[Finding]:
@@ -243,7 +249,7 @@ def _refused(path: Path, context: LintContext, findings: Iterable[Finding]) -> D
 
 
 class _Question(NamedTuple):
-    """With the verdict for either answer; after a no the next ones make no sense."""
+    """A question with what the verdict says for either answer; after a no the next ones make no sense."""
 
     if_so: str
     if_not: str
@@ -256,14 +262,14 @@ def _questions(graph: MeshGraph, context: LintContext) -> Iterator[_Question]:
     if fabric is not None:
         cluster_type = machine.cluster_type if machine else ClusterType.CUSTOM
         choice = check_fabric_choice(graph, fabric, cluster_type)
-        yield _Question("valid", f"valid; not for {fabric.name}", choice)
+        yield _Question("", f"not for {fabric.name}", choice)
     if machine is not None:
         name = machine.name
         fit = check_fit(graph, machine, fabric)
-        yield _Question(f"valid; fits {name}", f"valid; does not fit {name}", fit.findings)
+        yield _Question(f"fits {name}", f"does not fit {name}", fit.findings)
         if fit.match is not None and fabric not in (None, *WITHOUT_BRING_UP):
             yield _Question(
-                f"valid; comes up as {fabric.name} on {name}",
-                f"valid; {fabric.name} does not come up on {name}",
+                f"comes up as {fabric.name} on {name}",
+                f"{fabric.name} does not come up on {name}",
                 check_bring_up(fit.match, fabric),
             )

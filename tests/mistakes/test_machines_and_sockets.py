@@ -16,7 +16,6 @@ import softmesh as ttnn
 from softmesh import metal
 from softmesh.cli import commands as softmesh
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.loader import load_mesh_graph
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -81,18 +80,6 @@ def test_lint_tells_of_meshes_that_cannot_talk_and_what_to_write(bound):
     written = "connections {" + said.partition("connections {")[2].partition("channels { count: 2 }")[0]
     code, said = bound(written + "channels { count: 2 } }")
     assert (code, "cannot talk" in said) == (0, False), said
-
-
-def test_levels_are_refused_with_the_command_that_works(tmp_path):
-    path = FIXTURES / "mgd" / "closetbox.textproto"
-    with pytest.raises(MeshError, match=f"softmesh flatten {path} -o "):
-        load_mesh_graph(path)
-    flat = tmp_path / "flat.textproto"
-    done = CliRunner().invoke(softmesh, ["flatten", str(path), "-o", str(flat)])
-    assert done.exit_code == 0, done.output
-    graph, levels = load_mesh_graph(flat), load_mesh_graph(path, runtime=False)
-    assert [mesh.shape for mesh in graph.meshes] == [mesh.shape for mesh in levels.meshes]
-    assert graph.reachable_from(0) == frozenset(range(16))
 
 
 RANK = "import os, time; os.write(1, b'up\\n'); time.sleep(60)"  # one write: the ranks share the pipe

@@ -180,7 +180,8 @@ def test_a_descriptor_that_is_not_there_is_refused_unless_that_check_is_skipped(
     assert f"TT_MESH_GRAPH_DESC_PATH={tmp_path}/far/away.textproto" in line
 
 
-def test_a_descriptor_that_the_runtime_would_refuse_is_refused_at_once():
+def test_a_descriptor_that_the_runtime_would_refuse_is_refused_at_once(monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")  # else levels run as the one graph they mean
     assert "MGD 1.0 Compatibility requirement" in refusal("--rank-binding", str(FIXTURES / "pods.yaml"), "true")
 
 

@@ -24,7 +24,7 @@ def advice(message: Any, places: Place, population: Population, runtime: bool) -
     if runtime:
         yield from _odd_shapes(message, places, population)
         yield from _mixed_connections(population)
-    if runtime or _is_flat(population):
+    if _is_flat(population):
         yield from _ids_not_dense(population, runtime)
     yield from _self_connections(population)
     yield from _repeated_pairs(population)

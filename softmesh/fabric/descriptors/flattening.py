@@ -5,15 +5,13 @@ takes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
 import click
 
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import load_mesh_graph
-from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Side
+from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Pinning
 from softmesh.hardware import Arch
 from softmesh.terminal_text import echo
 
@@ -29,8 +27,9 @@ def flat_text(graph: MeshGraph) -> str:
             *(_template(mesh, _ARCHITECTURES[graph.arch]) for mesh in templates.values()),
             'graph_descriptors {\n  name: "Fabric"\n  type: "FABRIC"',
             *(f"  instances {{ {_instance(mesh)} }}" for mesh in graph.meshes),
-            *(block for connection in graph.connections for block in _blocks(connection, graph)),
+            *(_block(connection, graph) for connection in graph.without_levels().connections),
             "}",
+            *map(_pinning, graph.pinnings),
             'top_level_instance { graph { graph_descriptor: "Fabric" graph_id: 0 } }',
             "",
         ]
@@ -55,21 +54,18 @@ def _instance(mesh: LogicalMesh, chip: int | None = None) -> str:
     return f'mesh {{ mesh_descriptor: "{mesh.name}" mesh_id: {mesh.id}{device} }}'
 
 
-def _blocks(connection: Connection, graph: MeshGraph) -> Iterator[str]:
-    """One for each pair of meshes: levels joined as wholes become pairs of their members."""
+def _block(connection: Connection, graph: MeshGraph) -> str:
     policy = "STRICT" if connection.strict else "RELAXED"
-    for pair in product(connection.a.meshes, connection.b.meshes):
-        ends = [_instance(graph.mesh(id), _chip(side)) for id, side in zip(pair, _sides(connection), strict=True)]
-        nodes = "".join(f"    nodes {{ {end} }}\n" for end in ends)
-        yield f"  connections {{\n{nodes}    channels {{ count: {connection.count} policy: {policy} }}\n  }}"
+    ends = (_instance(graph.mesh(side.meshes[0]), side.chip) for side in (connection.a, connection.b))
+    nodes = "".join(f"    nodes {{ {end} }}\n" for end in ends)
+    in_z = "    assign_z_direction: true\n" if connection.z else ""
+    return f"  connections {{\n{nodes}    channels {{ count: {connection.count} policy: {policy} }}\n{in_z}  }}"
 
 
-def _sides(connection: Connection) -> tuple[Side, Side]:
-    return connection.a, connection.b
-
-
-def _chip(side: Side) -> int | None:
-    return side.chip
+def _pinning(pinning: Pinning) -> str:
+    nodes = (f"  logical_fabric_node_id {{ mesh_id: {node.mesh} chip_id: {node.chip} }}" for node in pinning.nodes)
+    places = (f"  physical_asic_position {{ tray_id: {tray} asic_location: {at} }}" for tray, at in pinning.positions)
+    return "\n".join(["pinnings {", *nodes, *places, "}"])
 
 
 @click.command(

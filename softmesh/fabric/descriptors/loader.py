@@ -16,17 +16,18 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from softmesh.errors import MeshError, did_you_mean
+from softmesh.errors import MeshError, SoftmeshWarning, did_you_mean
 from softmesh.fabric.descriptors.advisory_checks import UNKNOWN_FIELD, advice, unknown_fields
 from softmesh.fabric.descriptors.instances import Instance, Kind, Population, rings_of
 from softmesh.fabric.descriptors.pinnings import Expansion, PinningError
 from softmesh.fabric.descriptors.population import PopulationError, populate
 from softmesh.fabric.descriptors.schema import MeshGraphDescriptor, enum_values
 from softmesh.fabric.descriptors.source_positions import DEEPEST, Place, TooDeep, places
-from softmesh.fabric.descriptors.validation import FILE, FLAT_FILE, validate
+from softmesh.fabric.descriptors.validation import FILE, FLAT_FILE, is_about_levels, validate
 from softmesh.fabric.mesh_graph import Connection, GraphLevel, LogicalMesh, MeshGraph, Side
 from softmesh.hardware import Arch
 from softmesh.input_files.text_files import Finding, Severity, errors_of
+from softmesh.strictness import is_strict, warn
 from softmesh.terminal_text import CONTROL_CHARACTER, readable
 
 # From the tree of instances to the flat graph of meshes that matching and routing work on.
@@ -154,7 +155,25 @@ class _Refused(Exception):
 
 def load_mesh_graph(path: str | os.PathLike[str], runtime: bool = True) -> MeshGraph:
     """The graph of a descriptor file. `runtime=False` also takes what only describes: PODs in clusters, say."""
-    checked = check(path, runtime)
+    return _graph_of(check(path, runtime))
+
+
+def load_job_graph(path: str | os.PathLike[str], warns: bool = False) -> MeshGraph:
+    """Load the graph that processes work on: levels, which silicon's runtime refuses, become one graph.
+
+    `warns` is set for one process of a job: the first one speaks for all. In strict mode levels are refused.
+    """
+    checked = check(path)
+    if is_strict() or not is_about_levels(errors_of(checked.findings)):
+        return _graph_of(checked)
+    graph = load_mesh_graph(path, runtime=False).without_levels()
+    if warns:
+        first = errors_of(checked.findings)[0]
+        warn(f"{path}:{first.line}: {first.message}. Before it runs on silicon: {first.fix}.", SoftmeshWarning)
+    return graph
+
+
+def _graph_of(checked: CheckedDescriptor) -> MeshGraph:
     if checked.graph is None:
         raise DescriptorError(checked.headline, checked.findings)
     return checked.graph

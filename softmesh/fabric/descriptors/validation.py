@@ -7,7 +7,7 @@ them leads to its documents too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from softmesh.fabric.descriptors.pinnings import pinning_errors
@@ -20,6 +20,8 @@ from softmesh.input_files.text_files import Finding, errors_of
 KINDS = {"mesh_descriptors": "Mesh", "graph_descriptors": "Graph", "switch_descriptors": "Switch"}
 FILE, FLAT_FILE = "{descriptor}", "{flat descriptor}"  # in the text of a fix: the file itself, and one to be written
 _PREFIX = "MGD 1.0 Compatibility requirement: "
+_ONE_GRAPH = f"softmesh flatten {FILE} -o {FLAT_FILE} writes them as one graph of type FABRIC: name that file instead"
+_ABOUT_LEVELS = {"mgd/several-graphs", "mgd/not-a-fabric"}
 
 
 def each_descriptor(message: Any, places: Place, field: str) -> Iterator[tuple[Any, Place, str]]:
@@ -34,13 +36,16 @@ def compatibility(message: Any, places: Place) -> Iterator[Finding]:
     graphs = list(each_descriptor(message, places, "graph_descriptors"))
     if len(graphs) > 1:
         text = f"{_PREFIX}There can only be one FABRIC level graph or less"
-        fix = (
-            f"softmesh flatten {FILE} -o {FLAT_FILE} writes all meshes as instances of one graph of type FABRIC; then "
-            "name that file"
-        )
+        fix = f"{_ONE_GRAPH}. softmesh runs this file as that graph too, with a warning; silicon does not"
         yield error("several-graphs", text, fix, graphs[1][1])
     for graph, place, who in graphs:
         yield from _runtime_graph(graph, place, who, is_level=len(graphs) > 1)
+
+
+def is_about_levels(found: Iterable[Finding]) -> bool:
+    """True if graphs within graphs are all that the runtime refuses."""
+    rules = {finding.rule for finding in found}
+    return "mgd/several-graphs" in rules and rules <= _ABOUT_LEVELS
 
 
 def _runtime_mesh(mesh: Any, place: Place, who: str) -> Iterator[Finding]:
@@ -64,9 +69,7 @@ def _runtime_graph(graph: Any, place: Place, who: str, *, is_level: bool) -> Ite
     if graph.type != "FABRIC":
         text = f"{_PREFIX}There can only be one FABRIC level graph {who}"
         fix = f'write type: "FABRIC" instead of "{graph.type}"'
-        if is_level:
-            fix = "softmesh flatten, as above: a level cannot be a graph of its own"
-        yield error("not-a-fabric", text, fix, place.of("type"))
+        yield error("not-a-fabric", text, _ONE_GRAPH if is_level else fix, place.of("type"))
     for i, connection in enumerate(graph.connections):
         if len(connection.nodes) != 2:
             text = f"{_PREFIX}Connections must have exactly 2 nodes {who}"

@@ -17,6 +17,7 @@ from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node,
 from softmesh.hardware import Arch
 from softmesh.processes.bindings.rank_bindings import VISIBLE_DEVICES, RankBinding
 from softmesh.systems.machine import Machine
+from softmesh.systems.named_systems import load
 from softmesh.systems.product_detection import boards_of
 from softmesh.systems.system_choice import ELASTIC, HOST
 
@@ -146,6 +147,25 @@ def split_anywhere(machine: Machine, pieces: Sequence[Piece], source: str = "spl
         except MeshError as error:
             first = first or error
     raise first or MeshError(f"{machine.name} cannot be split into {source}")
+
+
+def split_command(graph: MeshGraph, machine: Machine) -> str:
+    """Name the command that cuts the meshes of a graph out of a machine with the connections it has; "" for none."""
+    if len(graph.meshes) < 2 or graph.arch != machine.chip.arch:
+        return ""
+    try:
+        if machine != load(machine.name):  # the command would take the whole of it
+            return ""
+        split_anywhere(machine, [Piece(mesh.shape, mesh.hosts) for mesh in graph.meshes])
+    except MeshError:
+        return ""
+    shapes = ",".join("x".join(map(str, mesh.shape)) for mesh in graph.meshes)
+    hosts = ",".join("x".join(map(str, mesh.hosts)) for mesh in graph.meshes)
+    shared = f" --hosts-per-mesh {hosts}" if any(mesh.host_count > 1 for mesh in graph.meshes) else ""
+    return (
+        f"softmesh bindings --system {machine.name} --split {shapes}{shared} -o split writes a descriptor and rank "
+        f"bindings of these meshes with the connections that {machine.name} has."
+    )
 
 
 def _side_by_side(bare: MeshGraph, machine: Machine) -> MeshGraph:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.descriptors.loader import load_job_graph
 from softmesh.fabric.matching.match import MatchError
 from softmesh.fabric.mesh_graph import MeshGraph
 from softmesh.input_files.text_files import MOST_BYTES
@@ -253,7 +253,7 @@ def _system_bytes(system: str, down: Sequence[str]) -> bytes:
 def run_allocation(request: AllocationRequest) -> None:
     """Match, and write the folder."""
     try:
-        graphs = [load_mesh_graph(path) for path in request.descriptors.values()]
+        graphs = [load_job_graph(path) for path in request.descriptors.values()]
         groups, places = _allocated(graphs, _cluster(request))
         if shared := machine_split.shared_device_problem(groups):
             warn(f"{shared}. Pin the meshes to boards, or ask for larger ones.")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.descriptors.loader import load_job_graph
 from softmesh.processes.bindings.launch_files import find, launch_directory, launch_places
 from softmesh.processes.bindings.mapping_files import load_subcontexts
 from softmesh.processes.bindings.mesh_graph_check import mesh_graph_findings
@@ -211,7 +211,7 @@ def check_agreement(bindings: RankBindings) -> None:
         jobs.setdefault(key, []).append(binding)
     line = bindings.line_of("rank_bindings")
     for (_, descriptor), ranks in jobs.items():
-        found = mesh_graph_findings(ranks, load_mesh_graph(descriptor), line)
+        found = mesh_graph_findings(ranks, load_job_graph(descriptor), line)
         if found:
             raise BindingsError([replace(finding, file=bindings.file) for finding in found])
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.loader import load_mesh_graph
+from softmesh.fabric.descriptors.loader import load_job_graph
 from softmesh.fabric.matching.find_match import match
 from softmesh.fabric.matching.match import MatchError
 from softmesh.fabric.mesh_binding import DESCRIPTOR, PLACES, Place, places_in
 from softmesh.fabric.mesh_graph import MeshGraph
+from softmesh.processes.bindings.machine_split import split_command
 from softmesh.processes.bindings.rank_bindings import VISIBLE_DEVICES
 from softmesh.processes.launcher.console import LaunchError
 from softmesh.systems.machine import Machine
@@ -76,7 +77,7 @@ def check_fit(ranks: Sequence[Mapping[str, str]]) -> None:
     for (descriptor, places), rank in jobs.items():
         machine = machine_of(rank)
         if machine is not None:
-            _check(load_mesh_graph(descriptor, runtime=True), machine, dict(places_in(places)))
+            _check(load_job_graph(descriptor), machine, dict(places_in(places)))
 
 
 def _check(graph: MeshGraph, machine: Machine, places: Mapping[Place, str]) -> None:
@@ -87,5 +88,6 @@ def _check(graph: MeshGraph, machine: Machine, places: Mapping[Place, str]) -> N
         match(lines, machine, hosts=hosts)
     except MatchError as error:
         raise LaunchError(
-            f"{error} The machine is {machine.name}: --system, SOFTMESH_SYSTEM or mocks chose it."
+            f"{error} The machine is {machine.name}: --system, SOFTMESH_SYSTEM or mocks chose it. "
+            f"{split_command(graph, machine)}".rstrip()
         ) from None
