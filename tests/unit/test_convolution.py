@@ -190,6 +190,31 @@ def test_weights_handed_back_are_on_the_device_and_serve_again(device):
     assert_close(first, torch_conv(images, weight, bias))
 
 
+@pytest.mark.parametrize("op", [conv2d, ttnn.conv_transpose2d])
+@pytest.mark.parametrize("dtype", [None, ttnn.bfloat8_b])
+def test_one_call_is_enough_before_the_weights_it_handed_back_are_captured(op, dtype):
+    """On a chip the first call prepares the weights and compiles the program that takes them."""
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1), trace_region_size=1 << 20) as device:
+        arguments: dict[str, Any] = {
+            "input_tensor": put(random(1, 5, 5, 4), device),
+            "device": device,
+            "conv_config": ttnn.Conv2dConfig(weights_dtype=dtype),
+            **sizes(1, 5, 5, 4, 4),
+        }
+        weight, bias = ttnn.from_torch(random(4, 4, 3, 3)), ttnn.from_torch(random(1, 1, 1, 4))
+        options = {"weight_tensor": weight, "bias_tensor": bias, "return_weights_and_bias": True}
+        first, (weights, biases) = op(**options, **arguments)
+        trace = ttnn.begin_trace_capture(device, cq_id=0)
+        again = op(weight_tensor=weights, bias_tensor=biases, **arguments)
+        ttnn.end_trace_capture(device, trace, cq_id=0)
+        ttnn.execute_trace(device, trace, cq_id=0)
+        torch.testing.assert_close(ttnn.compose(again), ttnn.compose(first), rtol=0.01, atol=0.02)
+        trace = ttnn.begin_trace_capture(device, cq_id=0)
+        with pytest.raises(RuntimeError, match="runs here for the first time"):
+            op(weight_tensor=weights, **arguments)  # without a bias it is another program
+        ttnn.end_trace_capture(device, trace, cq_id=0)
+
+
 @pytest.mark.parametrize("where", [ttnn.L1_MEMORY_CONFIG, ttnn.DRAM_MEMORY_CONFIG])
 def test_an_activation_in_l1_is_deallocated_on_request(device, where):
     images = put(random(1, 5, 5, 4), device, memory_config=where)

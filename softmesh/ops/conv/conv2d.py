@@ -14,7 +14,8 @@ from softmesh.arguments import checked_function
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
-from softmesh.dispatch.plan import Local
+from softmesh.dispatch.plan import Local, Plan
+from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import Conv2dConfig, Conv2dDRAMSliceHeight, Conv2dSliceConfig, PaddingMode
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
@@ -62,7 +63,15 @@ def _padded(images: torch.Tensor, geometry: Geometry, mode: PaddingMode) -> tupl
     return F.pad(images, (left, right, top, bottom), mode=kind), (0, 0)
 
 
-@operation("conv2d", controls="dtype memory_config", tuning="compute_config")
+def _program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
+    """Return what one program serves: a chip prepares weights first, so those of either form take the same one."""
+    images, weight, *bias = call.tensors
+    config = call.named.get("conv_config") or Conv2dConfig()
+    others = [call.values[at] for at in call.signature.key_at]
+    return images.spec, config.weights_dtype or weight.dtype, len(bias), repr(others)
+
+
+@operation("conv2d", controls="dtype memory_config", tuning="compute_config", program_key=_program)
 def _conv2d(
     *,
     input_tensor: Operand,
@@ -234,7 +243,7 @@ def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int,
     return rows, columns
 
 
-@operation(_OP, controls="dtype memory_config", tuning="compute_config")
+@operation(_OP, controls="dtype memory_config", tuning="compute_config", program_key=_program)
 def _conv_transpose2d(
     *,
     input_tensor: Operand,
