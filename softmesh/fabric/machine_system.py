@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from functools import cached_property
 from itertools import pairwise
@@ -177,13 +178,13 @@ class MachineSystem:
             raise MeshError(
                 f"Requested mesh shape {shape} requires {shape.mesh_size()} devices, but only "
                 f"{whole.mesh_size()} devices are available in the system mesh {whole}. "
-                f"{self._system_hint()}"
+                f"{self._larger(shape, offset)}"
             )
         if shape.dims() != whole.dims():
             if shape.dims() < whole.dims():
                 raise MeshError(f"MeshDeviceViewImpl is not 2D! Give {shape} a second dim: the system mesh is {whole}.")
             raise MeshError(f"Requested mesh shape dimensions mismatch: {shape} != {whole}, which is the system mesh.")
-        start = self._checked_offset(offset)
+        start = self._checked_offset(shape, offset)
         ids = self._mapped(shape, start)
         is_straight = self._fits(shape[0], shape[1], start) and ids == self._rectangle(shape, start)
         if self.mesh.host_count > 1 and not is_straight:
@@ -200,19 +201,50 @@ class MachineSystem:
             if line is None:
                 raise MeshError(
                     f"Requested mesh shape {shape} is a line of {shape.mesh_size()} neighbouring chips, and none "
-                    f"starts at offset {MeshCoordinate(list(start))} of the system mesh {whole}."
+                    f"starts at offset {MeshCoordinate(list(start))} of the system mesh {whole}. "
+                    f"{self._larger(shape, MeshCoordinate(list(start)))}"
                 )
             return [self._id_at(*place) for place in line]
         return self._rectangle(shape, start)
 
-    def _system_hint(self) -> str:
-        return f"The system is {self.name}; SOFTMESH_SYSTEM=mesh:8x8 makes a larger one."
+    def _larger(self, shape: MeshShape, offset: MeshCoordinate | None) -> str:
+        """Say why the system mesh has no such part, and which system has."""
+        if shape.dims() != 2:
+            return f"The system is {self.name}."
+        rows, columns = (a + b for a, b in zip(shape, (0, 0) if offset is None else offset, strict=True))
+        down = self.machine.down_text
+        if down and self._is_on_the_whole(shape, offset):
+            return (
+                f"Down in {self.name}: {down}. It leaves {self.shape}: open that or a part of it, or take what is down "
+                "out of --down, SOFTMESH_DOWN or use_system(down=...)."
+            )
+        if self.binding.descriptor is not None:
+            return f"Mesh {self.mesh.id} of {self.binding.descriptor} would need dims: [ {rows}, {columns} ]."
+        state, up = (f", with {down} down", ", with nothing down") if down else ("", "")
+        return (
+            f"The system is {self.name}{state}. mesh:{rows}x{columns} holds it: name that in SOFTMESH_SYSTEM, --system "
+            f"or use_system{up}."
+        )
 
-    def _checked_offset(self, offset: MeshCoordinate | None) -> tuple[int, int]:
+    def _is_on_the_whole(self, shape: MeshShape, offset: MeshCoordinate | None) -> bool:
+        """True if the machine had this mesh while everything was up."""
+        whole = MachineSystem(self.machine.restored(), self.binding, self.settings)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                whole._place(shape, offset)
+        except MeshError:
+            return False
+        return True
+
+    def _checked_offset(self, shape: MeshShape, offset: MeshCoordinate | None) -> tuple[int, int]:
         if offset is None:
             return 0, 0
         if offset.dims() != 2 or not self.shape.contains(offset):
-            raise MeshError(f"The specified offset {offset} is out of bounds for the system mesh shape {self.shape}.")
+            raise MeshError(
+                f"The specified offset {offset} is out of bounds for the system mesh shape {self.shape}. "
+                f"{self._larger(shape, offset if offset.dims() == 2 else None)}"
+            )
         row, column = offset
         return row, column
 
@@ -227,7 +259,7 @@ class MachineSystem:
             return [self._id_at(start[0] + c, start[1] + r) for r in range(rows) for c in range(columns)]
         raise MeshError(
             f"Requested mesh is too big and is not rotatable: {shape} and SystemMesh {self.shape}, "
-            f"offset {MeshCoordinate(list(start))}. {self._system_hint()}"
+            f"offset {MeshCoordinate(list(start))}. {self._larger(shape, MeshCoordinate(list(start)))}"
         )
 
     def _fits(self, rows: int, columns: int, start: tuple[int, int]) -> bool:

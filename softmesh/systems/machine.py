@@ -71,6 +71,9 @@ class Asic:
         return self.tray, self.location
 
 
+_MOST_NAMED = 6  # of what is down
+
+
 @dataclass(frozen=True)
 class Machine:
     """Chips (each under its id; ids stay when others are down), links, and what is known to be down."""
@@ -146,6 +149,9 @@ class Machine:
             return OutsideLink(near, self.asics[far.chip].unique_id, far.channel)
 
         ends = [(link, (link.a.chip in chips) + (link.b.chip in chips)) for link in self.links]
+        hosts = {self.asics[chip].host for chip in chips}
+        lost = tuple(asic for asic in self.down_chips if asic.host in hosts)
+        near = {*chips, *(asic.id for asic in lost)}
         return replace(
             self,
             asics={id: asic for id, asic in self.asics.items() if id in chips},
@@ -154,6 +160,8 @@ class Machine:
                 *(link for link in self.outside if link.near.chip in chips),
                 *(outside(link) for link, inside in ends if inside == 1),
             ),
+            down_chips=lost,
+            down_links=tuple(link for link in self.down_links if near.issuperset((link.a.chip, link.b.chip))),
             grid=None,
         )
 
@@ -172,6 +180,16 @@ class Machine:
         """Links of this pair that are known to be broken."""
         pair = {one, other}
         return [link for link in self.down_links if {link.a.chip, link.b.chip} == pair]
+
+    @property
+    def down_text(self) -> str:
+        """`chip 5, link chip 0 ch 8 <-> chip 4 ch 0`; links that went with a chip are not named."""
+        chips = {asic.id for asic in self.down_chips}
+        links = [link for link in self.down_links if not chips & {link.a.chip, link.b.chip}]
+        named = [*(f"chip {chip}" for chip in sorted(chips)), *(f"link {link}" for link in links)]
+        return ", ".join(
+            [*named[:_MOST_NAMED], f"{len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else named
+        )
 
 
 def numbered(asics: Iterable[Asic]) -> dict[int, Asic]:

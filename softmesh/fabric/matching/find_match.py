@@ -153,8 +153,9 @@ def _fewest_links(match: Match) -> int:
 
 def _left_over(machine: Machine, graph: MeshGraph) -> str:
     rows, columns = graph.mesh(0).shape
+    down = f" with {machine.down_text} down" if machine.down_text else ""
     return (
-        f"Auto discovery uses {graph.size} of {len(machine.asics)} visible chips of {machine.name}, as a "
+        f"Auto discovery uses {graph.size} of {len(machine.asics)} visible chips of {machine.name}{down}, as a "
         f"{rows}x{columns} mesh: the links allow no larger grid. Give a mesh graph descriptor "
         "(TT_MESH_GRAPH_DESC_PATH) to choose other chips or another shape."
     )
