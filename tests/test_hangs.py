@@ -65,7 +65,21 @@ def test_two_ranks_that_begin_with_the_same_half_of_an_exchange_are_told_as_a_ri
     for rank in range(2):
         doing, line = job.place(f"rank {rank}")
         assert doing.startswith(f"waiting, for rank {1 - rank} in {op}")
-        assert line == line_with(f"both wait here for their {first}", "crossed_messages.py")
+        assert line == line_with(f"both wait for these {first}", "crossed_messages.py")
+    assert (job.code != 0, job.left) == (True, {})
+
+
+def test_a_sender_that_is_one_message_short_is_named_with_what_both_ends_counted(apart):
+    """The receiver is the one that misses the barrier, and the sender is to blame."""
+    job = apart(2, "crossed_messages.py", "short")
+    told = "hang: rank 0 sent 2 messages to rank 1 and waits in barrier"
+    assert told in job.output, job.output
+    assert "rank 1 took 2 and waits for one more in recv_async" in job.output
+    _, line = job.place("rank 1")
+    assert line == line_with("the last of these has no send", "crossed_messages.py")
+    _, line = job.place("rank 0")
+    assert line == line_with("the sender has gone on", "crossed_messages.py")
+    assert "remedy: send on rank 0 once for each message that is received" in job.output
     assert (job.code != 0, job.left) == (True, {})
 
 
@@ -134,8 +148,8 @@ def test_under_plain_mpirun_every_rank_meets_its_deadline_with_a_report_of_its_o
     command = [str(MPIRUN), "--oversubscribe", "--bind-to", "none", "-n", "2"]
     program = [sys.executable, "-m", "softmesh", "run", str(PROGRAMS / "crossed_messages.py"), "receives"]
     job = run_job([*command, *program], tmp_path, SOFTMESH_TIMEOUT="2", **as_root)
-    line = line_with("both wait here for their receives", "crossed_messages.py")
+    line = line_with("both wait for these receives", "crossed_messages.py")
     for rank in range(2):
         assert f"recv_async timed out after 2 s: rank {rank} waits in recv_async from rank {1 - rank}" in job.output
-    assert job.output.count(f"at {PROGRAMS / 'crossed_messages.py'}:{line}\n") == 2, job.output
+    assert job.output.count(f"at {PROGRAMS / 'crossed_messages.py'}:{line}, waited for at ") == 2, job.output
     assert (job.code != 0, job.left) == (True, {})

@@ -41,6 +41,7 @@ class RankState:
     quiet: float = 0.0  # seconds since it answered
     sampled: bool = False  # it does not answer; `site` was found by other means
     stopped: bool = False  # its process is, by a signal or a debugger
+    messages: Mapping[str, int] = field(default_factory=dict)  # it sent or took, by channel
 
     @property
     def waits_in(self) -> WaitReport | None:
@@ -53,6 +54,7 @@ class Cause(Enum):
     LEFT = "left"
     MISMATCH = "mismatch"
     MISSING = "missing"
+    SHORT = "short"
     CYCLE = "cycle"
     DEADLINE = "deadline"
 
@@ -87,7 +89,9 @@ def verdict(states: Mapping[int, RankState], timeout: float) -> Verdict | None:
             first = min(ended, key=lambda rank: states[rank].order)
             return Verdict(cause, (first,), tuple(sorted(stuck)), states)
     if stuck:
-        return _mismatch(states, stuck) or _finished(states, stuck) or _deadlocked(states, stuck)
+        return (
+            _mismatch(states, stuck) or _short(states, stuck) or _finished(states, stuck) or _deadlocked(states, stuck)
+        )
     return _deadline(states, timeout)
 
 
@@ -169,6 +173,22 @@ def _mismatch(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | Non
             odd = tuple(rank for rank in sorted(calls) if calls[rank].signature != usual)
             call = next(calls[rank] for rank in sorted(calls) if calls[rank].signature == usual)
             return Verdict(Cause.MISMATCH, odd, tuple(sorted(stuck)), states, call)
+    return None
+
+
+def _short(states: Mapping[int, RankState], stuck: set[int]) -> Verdict | None:
+    """A sender that has gone on to something else, and sent fewer messages than are asked for.
+
+    Where it waits for a message itself, nobody can tell which of the two should have come first.
+    """
+    for rank in sorted(stuck):
+        call = states[rank].wait
+        if call is None or call.kind is not WaitKind.RECEIVE or call.sequence is None or call.peer is None:
+            continue
+        sender = states.get(call.peer, RankState())
+        has_gone_on = sender.waits_in is None or sender.waits_in.kind is WaitKind.COLLECTIVE
+        if has_gone_on and not sender.error and sender.messages.get(call.channel, call.sequence) < call.sequence:
+            return Verdict(Cause.SHORT, (call.peer,), tuple(sorted(stuck)), states, call)
     return None
 
 
@@ -275,6 +295,8 @@ _REMEDIES = {
     "axes; look for a branch that depends on the rank before the line of {odd}",
     Cause.MISSING: "every rank of a group makes the same calls in the same order; look for a branch, an early "
     "return or a loop that is shorter on {odd}",
+    Cause.SHORT: "send on {odd} once for each message that is received; look for a loop that is shorter there, or "
+    "for a receive too many at the line above",
     Cause.CYCLE: "let one side of each pair receive before it sends, or use other tags",
     Cause.DEADLINE: "where {odd} may be slow, set SOFTMESH_TIMEOUT to more seconds; if not, look at the line above",
 }
@@ -311,6 +333,8 @@ def _headline(verdict: Verdict) -> str:
     assert verdict.call is not None
     if verdict.cause is Cause.MISMATCH:
         return f"hang: {odd} {_are_or_were(verdict)} in another call than the rest, which wait in {verdict.call.what}"
+    if verdict.cause is Cause.SHORT:
+        return f"hang: {_counted(verdict, verdict.call)}"
     if verdict.cause is Cause.MISSING:
         return f"hang: {_missing(verdict, odd, one)}"
     late = _ranks(verdict.stuck)
@@ -341,6 +365,20 @@ def _missing(verdict: Verdict, odd: str, one: bool) -> str:
     return f"only {odd} {'is' if one else 'are'} in {verdict.call.what}"
 
 
+def _counted(verdict: Verdict, call: WaitReport) -> str:
+    (sender,) = verdict.odd
+    state = verdict.states[sender]
+    receiver = next(rank for rank in verdict.stuck if verdict.states[rank].wait == call)
+    went_on = "has finished its program" if state.waits_in is None else f"waits in {state.waits_in.what}"
+    assert call.sequence is not None
+    sent, taken = state.messages[call.channel], call.sequence - 1
+    messages = "1 message" if sent == 1 else f"{sent} messages"
+    return (
+        f"rank {sender} sent {messages} to rank {receiver} and {went_on}; rank {receiver} took {taken} and waits for "
+        f"one more in {call.what}"
+    )
+
+
 def _waits_in(state: RankState, call: WaitReport) -> bool:
     there, same = state.waits_in, attrgetter("group", "kind", "sequence", "signature")
     return there is not None and same(there) == same(call)
@@ -368,7 +406,7 @@ def _place(rank: int, verdict: Verdict) -> str:
     if state.doing is Doing.WAITING and state.wait is not None:
         missing = sorted(needs(rank, verdict.states))
         awaited = f", for {_ranks(missing)}" if missing else ""
-        return f"waiting{awaited} in {state.wait.what}\n      at {state.wait.site}{last}"
+        return f"waiting{awaited} in {state.wait.what}\n      at {state.wait.place}{last}"
     if state.doing is Doing.RAISED:
         return f"raised\n      at {state.site}{last}"
     if state.doing is Doing.DIED:
@@ -395,7 +433,7 @@ def _computing(state: RankState, cause: Cause) -> str:
 
 def _last_seen(state: RankState) -> str:
     if state.wait is not None:
-        return f"waiting in {state.wait.what}\n      at {state.wait.site}"
+        return f"waiting in {state.wait.what}\n      at {state.wait.place}"
     return f"computing\n      at {state.site}" if state.site.line else "starting"
 
 

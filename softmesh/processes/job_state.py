@@ -55,6 +55,10 @@ class JobState:
         self._last_message[rank] = now
 
     def _read(self, rank: int, message: Mapping[str, Any], now: float) -> RankState:
+        messages = {str(channel): int(count) for channel, count in message.get("messages", {}).items()}
+        return replace(self._state_in(rank, message, now), messages=messages or self.states[rank].messages)
+
+    def _state_in(self, rank: int, message: Mapping[str, Any], now: float) -> RankState:
         old = self.states[rank]
         doing = Doing(message["state"])
         last = text(message.get("last", old.last))

@@ -67,11 +67,22 @@ class WaitReport:
     polls: int = 0
     patience: float = 0.0
     label: str = ""
+    program: Site = field(default_factory=Site)  # where the program waits, if not at `site`
+
+    @property
+    def place(self) -> str:
+        """`pipeline.py:16, waited for at pipeline.py:21`"""
+        return f"{self.site}, waited for at {self.program}" if self.program.line else str(self.site)
 
     @property
     def signature(self) -> tuple[str, str]:
         """What every rank of a collective must agree on."""
         return self.op, self.fingerprint
+
+    @property
+    def channel(self) -> str:
+        """The name by which both ends of a channel count its messages."""
+        return channel_name(self.group, self.tag)
 
     @property
     def what(self) -> str:
@@ -82,7 +93,8 @@ class WaitReport:
                 f" ({self.fingerprint})" if self.fingerprint else ""
             )
         direction = {WaitKind.SEND: "to", WaitKind.RECEIVE: "from", WaitKind.EXCHANGE: "with"}[self.kind]
-        details = [f"tag {self.tag}", *([self.fingerprint] if self.fingerprint else [])]
+        number = "" if self.sequence is None else f"message {self.sequence}"
+        details = filter(None, [number, f"tag {self.tag}", self.fingerprint])
         return f"{self.op} {direction} rank {self.peer} of the world ({', '.join(details)})"
 
     def as_data(self) -> dict[str, object]:
@@ -91,7 +103,12 @@ class WaitReport:
             "kind": self.kind.value,
             "members": ranges(self.members),
             "site": list(self.site),
+            "program": list(self.program),
         }
+
+
+def channel_name(group: str, tag: int) -> str:
+    return f"{group}/{tag}"
 
 
 def wait_from_data(data: Mapping[str, Any]) -> WaitReport:
@@ -111,6 +128,7 @@ def wait_from_data(data: Mapping[str, Any]) -> WaitReport:
         polls=int(data.get("polls", 0)),
         patience=float(data.get("patience", 0.0)),
         label=text(data.get("label", "")),
+        program=site_from_data(data.get("program", ())),
     )
 
 

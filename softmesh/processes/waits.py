@@ -76,6 +76,7 @@ class _Process:
     last: Wait | None = None  # the last that ended well; it keeps its fingerprint alive
     serials = itertools.count(1)
     spins = _SPINS
+    messages: Callable[[], dict[str, int]] = dict  # by channel, see `count_messages_with`
 
 
 def waiting(
@@ -108,6 +109,7 @@ class Wait:
         "patience",
         "peer",
         "polls",
+        "program",
         "sequence",
         "serial",
         "site",
@@ -129,8 +131,8 @@ class Wait:
         self.sequence, self.fingerprint, self.nbytes = sequence, fingerprint, nbytes
         self.begun = self.patience = 0.0
         self.serial = self.polls = 0
-        self.site = _NOWHERE
-        self.origin: RawSite | None = None  # the line that asked, where the wait is none of the program's
+        self.site = self.program = _NOWHERE
+        self.origin: RawSite | None = None  # the line that asked for it, where the program waits at another one
         self.look_around: Callable[[], object] | None = None  # raises where waiting is known to be in vain
 
     def __enter__(self) -> Wait:
@@ -187,7 +189,9 @@ class Wait:
 
     def _report_slow(self) -> None:
         here = user_call_site()
-        self.site = Site(*(resolved(self.origin) if self.origin is not None and is_ours(here.file) else here))
+        self.site = Site(*(here if self.origin is None else resolved(self.origin)))
+        if not is_ours(here.file) and Site(*here)[:2] != self.site[:2]:
+            self.program = Site(*here)
         self.serial = next(_Process.serials)
         _Process.slow.append(self)
         rank_reporter.send(state_message)
@@ -210,6 +214,7 @@ class Wait:
             sequence=self.sequence,
             fingerprint=_written(self.fingerprint, self.op)[:LONGEST_TEXT],
             site=self.site,
+            program=self.program,
             seconds=round(time.monotonic() - self.begun, 3),
             serial=self.serial,
             polls=self.polls,
@@ -222,7 +227,7 @@ class Wait:
         awaited = others if self.peer is None else [self.peer]
         message = (
             f"{self.op} timed out after {seconds:.0f} s: rank {_Process.rank} waits in {report.what}\n"
-            f"    at {self.site}\n"
+            f"    at {report.place}\n"
             f"    for {_named(awaited)}\n"
             f"    last completed here: {last_completed() or 'nothing'}\n"
             f"    remedy: start the job with tt-run, which names the rank that is missing and where it is; "
@@ -310,6 +315,11 @@ def last_completed() -> str:
     return _Process.last.report().what if _Process.last else ""
 
 
+def count_messages_with(count: Callable[[], dict[str, int]]) -> None:
+    """From now on say with each state how many messages this process sent, or took, on each channel of its sockets."""
+    _Process.messages = staticmethod(count)
+
+
 def state_message() -> dict[str, object]:
     """What this process is doing, as a message to the launcher."""
     slow = tuple(_Process.slow)
@@ -319,7 +329,8 @@ def state_message() -> dict[str, object]:
 
 
 def _done() -> dict[str, object]:
+    messages = _Process.messages()
     if _Process.last is None:
-        return {"last": ""}
+        return {"last": "", "messages": messages}
     report = _Process.last.report()
-    return {"last": report.what, "done": report.as_data()}
+    return {"last": report.what, "done": report.as_data(), "messages": messages}

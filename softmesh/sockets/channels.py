@@ -15,7 +15,7 @@ from typing import Any
 from softmesh.callsite import CallSite, RawSite
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.context import DistributedContext, Pending
-from softmesh.processes.wait_report import WaitKind
+from softmesh.processes.wait_report import WaitKind, channel_name
 from softmesh.processes.waits import Wait, waiting
 from softmesh.runtime.device import MeshDevice
 from softmesh.sockets.tensor_message import Description, ReceiveTarget, TensorMessage
@@ -62,6 +62,7 @@ class LocalChannel:
         self.fifo = Fifo(fifo_size)
         self.senders, self.receivers = senders, receivers
         self._messages: deque[tuple[TensorMessage, CallSite]] = deque()
+        self.taken = 0
         watch_fifo(self, mesh)
         mine = weakref.ref(self)
         mesh.tell_at_close.append(lambda: None if (channel := mine()) is None else channel.tell_unreceived())
@@ -93,6 +94,7 @@ class LocalChannel:
 
     def take(self) -> TensorMessage:
         self.fifo.take()
+        self.taken += 1
         return self._messages.popleft()[0]
 
     def blocked(self) -> MeshError | None:
@@ -128,6 +130,16 @@ class RankChannel:
     def other_end(self) -> int:
         """Its world rank."""
         return self._pair.group.ranks[self._peer]
+
+    @property
+    def messages(self) -> int:
+        """How many were sent, at the sender's end, or taken at the receiver's."""
+        return self.sent + self.received
+
+    @property
+    def name(self) -> str:
+        """The same at both ends."""
+        return channel_name(self._pair.group.name, self._tag)
 
     @property
     def unreceived(self) -> int:
@@ -229,12 +241,14 @@ class RankChannel:
         return self._pair.irecv(word, self._peer, self._word_tag, op="the end of the program")
 
     def waiting(self, op: str, kind: WaitKind, fingerprint: str, nbytes: int) -> Wait:
+        """Wait for the other end: to take what was sent, or to send the next message."""
         return waiting(
             op,
             kind=kind,
             group=self._pair.group,
             peer=self.other_end,
             tag=self._tag,
+            sequence=self.messages + (kind is WaitKind.RECEIVE),
             fingerprint=fingerprint,
             nbytes=nbytes,
         )

@@ -17,6 +17,7 @@ from softmesh.callsite import CallSite, resolved
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.mpi_startup import LAST_LOOKS
 from softmesh.processes.wait_report import WaitKind
+from softmesh.processes.waits import count_messages_with
 from softmesh.sockets.channels import RankChannel
 from softmesh.sockets.transfer_queue import TRANSFERS
 from softmesh.strictness import warn_or_raise
@@ -25,6 +26,7 @@ _WORD = struct.Struct("<Q?I1024s")  # messages, whether what is left has been to
 _MOMENT = 0.4  # seconds that a sender waits: shorter than what is reported as a wait
 _LATENCY = 0.2  # seconds that a word may take
 _PAUSE = 1e-3
+_MOST_COUNTED = 256  # channels, the latest: a report is a line of limited length
 
 _SENDING: list[RankChannel] = []  # also of sockets that are gone
 _RECEIVING: list[RankChannel] = []
@@ -35,8 +37,13 @@ def keep(channel: RankChannel, sends: bool) -> None:
     """Until the end of the program."""
     (_SENDING if sends else _RECEIVING).append(channel)
     TRANSFERS.part = _part
+    count_messages_with(_messages)
     if _look_at_memory not in LAST_LOOKS:
         LAST_LOOKS.append(_look_at_memory)
+
+
+def _messages() -> dict[str, int]:
+    return {channel.name: channel.messages for channel in (*_SENDING, *_RECEIVING)[-_MOST_COUNTED:]}
 
 
 class _OtherEnd:

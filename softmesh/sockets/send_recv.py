@@ -107,17 +107,21 @@ def task_of(
         lane.devices,
         lane.channel,
         sends=socket.get_socket_endpoint_type() is SocketEndpoint.SENDER,
-        stuck=partial(nothing_sent, op, socket),
+        stuck=partial(nothing_sent, op, socket, lane.channel),
         wait=wait,
         ready=ready,
         origin=raw_call_site(2),
     )
 
 
-def nothing_sent(op: str, socket: MeshSocket) -> MeshError:
+def nothing_sent(op: str, socket: MeshSocket, channel: object) -> MeshError:
+    taken = channel.taken if isinstance(channel, LocalChannel) else 0
+    sent = "nothing was sent on this socket, so nothing can be received"
+    if taken:
+        sent = f"message {taken + 1} of this socket was never sent: {taken} sent, {taken} received"
     return MeshError(
-        f"{op}: nothing was sent on this socket, so nothing can be received ({socket!r}). A chip would wait for "
-        "ever. Call ttnn.experimental.send_async(tensor, sender_socket) first."
+        f"{op}: {sent} ({socket!r}). A chip would wait for ever. Call ttnn.experimental.send_async(tensor, "
+        "sender_socket) first."
     )
 
 
@@ -351,7 +355,7 @@ def _check_possible(
     if TRANSFERS.is_blocked_by_itself(task):
         TRANSFERS.remove(task)
         pending_receive.stop_waiting()
-        raise nothing_sent(op, socket)
+        raise nothing_sent(op, socket, channel)
 
 
 def _warn_of_full_fifo(op: str, channel: LocalChannel) -> None:

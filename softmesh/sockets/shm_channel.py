@@ -186,6 +186,10 @@ class SharedChannel(RankChannel):
         return self.has_message
 
     @property
+    def messages(self) -> int:
+        return max(self._posted + len(self._outbox), self._taken)
+
+    @property
     def unreceived(self) -> int:
         """Messages that are there and were not taken."""
         return self._posted - int(self._words[self._taken_at])

@@ -65,9 +65,13 @@ class Task:
         except StopIteration:
             self.done = True
         except Exception as error:  # kept for the thread that waits for it
-            if self.origin is not None:  # the program may be anywhere by now
-                error.args = (f"{error} It was asked for at {resolved(self.origin)}.", *error.args[1:])
-            self.error, self.done = error, True
+            self.error, self.done = self.placed(error), True
+
+    def placed(self, error: Exception) -> Exception:
+        """Add the line that asked for it: the program may be anywhere by now."""
+        if self.origin is not None:
+            error.args = (f"{error} It was asked for at {resolved(self.origin)}.", *error.args[1:])
+        return error
 
 
 class Transfers:
@@ -166,7 +170,7 @@ class Transfers:
         while not task.done:
             blocker = self._blocker(task)
             if blocker.wait is None:
-                raise blocker.stuck()
+                raise blocker.placed(blocker.stuck())
             with blocker.wait() as wait:
                 wait.origin = blocker.origin
                 wait.until(self._progress_test(blocker))

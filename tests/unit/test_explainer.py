@@ -49,6 +49,16 @@ def send(peer, tag=0):
     return message(WaitKind.SEND, peer, tag)
 
 
+def counted(state, **messages):
+    """With how many messages were sent or taken on the channels of some tags."""
+    return replace(state, messages={f"world/{tag[3:]}": count for tag, count in messages.items()})
+
+
+def asks_for(number, peer, tag=0):
+    state = receive(peer, tag)
+    return waits(replace(state.wait, sequence=number))
+
+
 def everyone(state, count=8, **others):
     """`rank5=...` replaces one."""
     states = dict.fromkeys(range(count), state)
@@ -195,6 +205,32 @@ def test_a_partner_that_finished_is_missing(kind):
     assert (result.cause, result.odd, result.stuck) == (Cause.MISSING, (1,), (0,))
     assert "rank 0 waits in" in explained(result)
     assert "rank 1 never makes the other half" in explained(result)
+
+
+@pytest.mark.parametrize("sender", [FINISHED, collective("barrier", members=(0, 1))])
+def test_a_sender_that_went_on_one_message_short_is_odd(sender):
+    states = {0: counted(sender, tag5=2), 1: counted(asks_for(3, 0, tag=5), tag5=2)}
+    said = found(states)
+    assert (said.cause, said.odd) == (Cause.SHORT, (0,))
+    assert explained(said).startswith("softmesh: hang: rank 0 sent 2 messages to rank 1 and ")
+    assert "rank 1 took 2 and waits for one more in receive from rank 0 of the world (message 3, tag 5)" in explained(
+        said
+    )
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        counted(FINISHED, tag5=3),  # it is on its way
+        FINISHED,  # it did not count
+        replace(counted(FINISHED, tag5=2), error="exit code 3"),  # it left for a reason of its own
+        counted(asks_for(1, 1, tag=6), tag5=2),  # which of the two should be first nobody knows
+        counted(COMPUTING, tag5=2),
+    ],
+)
+def test_a_sender_is_not_called_short_where_the_counts_do_not_say_so(sender):
+    said = found({0: sender, 1: counted(asks_for(3, 0, tag=5), tag5=2)})
+    assert said is None or said.cause is not Cause.SHORT
 
 
 def test_a_hang_far_behind_the_partner_that_finished_is_traced_to_it():

@@ -458,6 +458,9 @@ def test_reading_what_was_never_sent_is_an_error_each_time() -> None:
     send_async(sharded(a), sender)
     finish_transfers(b)
     assert torch.equal(shards(output)[1], shards(sharded(a))[1])
+    recv_async(output, receiver)
+    with pytest.raises(MeshError, match=r"message 2 of this socket was never sent: 1 sent, 1 received.*asked for at"):
+        shards(output)
 
 
 def test_a_device_that_waits_for_its_own_message_is_an_error_at_once() -> None:

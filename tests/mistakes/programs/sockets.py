@@ -291,7 +291,7 @@ def a_trace_that_sends_is_replayed_alone():
 
 @mistake(
     Told.ERROR,
-    "recv_async: nothing was sent on this socket",
+    "recv_async: message 2 of this socket was never sent: 1 sent, 1 received",
     symptom=WAITS,
     mend="Replay the trace that sends as well.",
 )

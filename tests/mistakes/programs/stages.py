@@ -76,8 +76,8 @@ def the_last_gradient_is_not_received(mesh, stage):
 
 @mistake(
     Told.REPORT,
-    "rank 1 waits in recv_async from rank 0",
-    "rank 0 finished its program",
+    "rank 0 sent 2 messages to rank 1 and has finished its program",
+    "rank 1 took 2 and waits for one more in recv_async from rank 0",
     symptom="The stage that receives waits for ever.",
     mend="Send as often as is received.",
 )
