@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from softmesh.errors import MeshError
-from softmesh.fabric.descriptors.loader import check, load_mesh_graph
+from softmesh.fabric.descriptors.loader import check
 from softmesh.fabric.descriptors.validation import is_about_levels
 from softmesh.fabric.graph_selection import TORUSES, effective_graph
 from softmesh.fabric.matching.find_match import match
@@ -218,10 +218,14 @@ class DescriptorLint:
 def lint_descriptor(path: Path, context: LintContext) -> DescriptorLint:
     checked = check(path, runtime=context.runtime)
     findings = _as_the_runtime_sees(checked.findings) if context.runtime else list(checked.findings)
-    refusals = errors_of(findings)
-    if refusals and not is_about_levels(refusals):
+    refusals, graph = errors_of(findings), checked.graph
+    if is_about_levels(refusals):
+        described = check(path, runtime=False)
+        findings, graph = (findings, described.graph) if described.graph else (described.findings, None)
+    elif refusals:
+        graph = None
+    if graph is None:
         return _refused(path, context, findings)
-    graph = checked.graph or load_mesh_graph(path, runtime=False)
     verdict = PARSES_ONLY if refusals else "valid"
     for question in _questions(graph.without_levels(), context):
         findings += question.findings

@@ -9,18 +9,26 @@ from softmesh.input_files.text_files import Finding, Severity
 from softmesh.processes.bindings.rank_bindings import RankBinding
 
 _MOST_NAMED = 12
+_TOO_MANY = "take ranks out, or give the mesh a larger host_topology"
 
 
 def mesh_graph_findings(bindings: Sequence[RankBinding], graph: MeshGraph, line: int | None = None) -> list[Finding]:
-    """What is wrong with the bindings of one job; `line` is where their list begins."""
+    """Check the bindings of one job; `line` is where their list begins.
+
+    The first kind of fault hides the others, which follow from it: the mesh of a rank with a wrong id is unclaimed.
+    """
     meshes = {mesh.id: mesh for mesh in graph.meshes}
     placed = [binding for binding in bindings if binding.mesh_id in meshes]
-    return [
-        *_unknown_meshes(bindings, meshes),
-        *_unknown_host_ranks(placed, meshes),
-        *_claimed_twice(placed),
-        *_wrong_numbers(placed, meshes, line),
-    ]
+    of_mesh = {id: [binding for binding in placed if binding.mesh_id == id] for id in meshes}
+    kinds = (
+        [*_unknown_meshes(bindings, meshes), *_unknown_host_ranks(placed, meshes)],
+        [
+            *_claimed_twice(placed, meshes),
+            *(one for id, ranks in of_mesh.items() for one in _too_many(meshes[id], ranks)),
+        ],
+        list(_unclaimed(meshes, of_mesh, line)),
+    )
+    return next(filter(None, kinds), [])
 
 
 def _error(rule: str, message: str, fix: str, line: int | None) -> Finding:
@@ -50,7 +58,7 @@ def _unknown_host_ranks(placed: Sequence[RankBinding], meshes: Mapping[int, Logi
             yield _error("unknown-host-rank", message, fix, binding.line_of("mesh_host_rank"))
 
 
-def _claimed_twice(placed: Sequence[RankBinding]) -> Iterator[Finding]:
+def _claimed_twice(placed: Sequence[RankBinding], meshes: Mapping[int, LogicalMesh]) -> Iterator[Finding]:
     owners: dict[tuple[int, int], int] = {}
     for binding in placed:
         if binding.mesh_host_rank is None:
@@ -62,36 +70,41 @@ def _claimed_twice(placed: Sequence[RankBinding]) -> Iterator[Finding]:
                 f"which rank {owner} has already"
             )
             fix = "give each process of a mesh a mesh_host_rank of its own"
+            if sum(other.mesh_id == binding.mesh_id for other in placed) > meshes[binding.mesh_id].host_count:
+                fix = _TOO_MANY
             yield _error("claimed-twice", message, fix, binding.line_of("mesh_host_rank"))
 
 
-def _wrong_numbers(
-    placed: Sequence[RankBinding], meshes: Mapping[int, LogicalMesh], line: int | None
+def _too_many(mesh: LogicalMesh, ranks: Sequence[RankBinding]) -> Iterator[Finding]:
+    """There is no place for them."""
+    if len(ranks) > mesh.host_count:
+        message = (
+            f"{len(ranks)} ranks are bound to mesh {mesh.id}, whose host_topology {_grid(mesh)} has room for "
+            f"{mesh.host_count}"
+        )
+        yield _error("too-many-ranks", message, _TOO_MANY, ranks[mesh.host_count].line_of("mesh_id"))
+
+
+def _unclaimed(
+    meshes: Mapping[int, LogicalMesh], of_mesh: Mapping[int, Sequence[RankBinding]], line: int | None
 ) -> Iterator[Finding]:
-    """Too few processes wait for ever at the first barrier; for too many there is no place."""
-    of_mesh = {id: [binding for binding in placed if binding.mesh_id == id] for id in meshes}
+    """Too few processes wait for ever at the first barrier."""
     if idle := [id for id, ranks in of_mesh.items() if not ranks]:
         message = f"mesh {listed(idle)} of the descriptor has no rank: the others would wait for it for ever"
         fix = "bind a rank to each mesh, or take the mesh out of the descriptor"
         yield _error("unclaimed", message, fix, line)
     for id, ranks in of_mesh.items():
-        yield from _wrong_number(meshes[id], ranks, line)
+        mesh = meshes[id]
+        if 0 < len(ranks) < mesh.host_count:
+            message = (
+                f"mesh {id} has {mesh.host_count} host ranks (host_topology {_grid(mesh)}), {len(ranks)} of them "
+                f"claimed{_missing(mesh, ranks)}: the others would wait for the rest for ever"
+            )
+            yield _error("unclaimed", message, "bind a rank to each host rank", line)
 
 
-def _wrong_number(mesh: LogicalMesh, ranks: Sequence[RankBinding], line: int | None) -> Iterator[Finding]:
-    grid = f"{mesh.hosts[0]}x{mesh.hosts[1]}"
-    if len(ranks) > mesh.host_count:
-        message = (
-            f"{len(ranks)} ranks are bound to mesh {mesh.id}, whose host_topology {grid} has room for {mesh.host_count}"
-        )
-        fix = "take ranks out, or give the mesh a larger host_topology"
-        yield _error("too-many-ranks", message, fix, ranks[mesh.host_count].line_of("mesh_id"))
-    elif ranks and len(ranks) < mesh.host_count:
-        message = (
-            f"mesh {mesh.id} has {mesh.host_count} host ranks (host_topology {grid}), {len(ranks)} of them "
-            f"claimed{_missing(mesh, ranks)}: the others would wait for the rest for ever"
-        )
-        yield _error("unclaimed", message, "bind a rank to each host rank", line)
+def _grid(mesh: LogicalMesh) -> str:
+    return f"{mesh.hosts[0]}x{mesh.hosts[1]}"
 
 
 def _missing(mesh: LogicalMesh, ranks: Sequence[RankBinding]) -> str:
