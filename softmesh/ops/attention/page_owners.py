@@ -1,7 +1,8 @@
 """Whose the pages of a paged cache are, in strict mode: a page may go to another user while its user decodes on.
 
-A user is a row of the page table. Pages are a user's by a fill, or by the first row that an update writes there. Who
-reads a page of another user shares it, as with a common prefix, unless it was the reader's own before. Tables of one
+A user is a row of the page table. Pages are a user's by a fill, or by the first row that an update writes there. A fill
+with what a page holds already leaves it to its user, if the table has the page in that user's row, too. Who reads a
+page of another user shares it, as with a common prefix, unless it was the reader's own before. Tables of one
 row, in which any user may stand, and calls on some devices only are not followed.
 """
 
@@ -80,10 +81,11 @@ def note_fill(op: Definition, call: BoundCall) -> None:
         if not isinstance(user, int) or not 0 <= user < len(rows):
             return  # the op itself will tell
         pages = [page for page in rows[user][: -(-length // block)] if page >= 0]
-        changed = [page for at, page in enumerate(pages) if _changes(cache, given["input_tensor"], device, page, at)]
         owners.had[device, user] = set()  # another prompt begins
-        for page in pages:
-            if page in changed or (device, page) not in owners.owner:
+        for at, page in enumerate(pages):
+            owner = owners.owner.get((device, page), user)
+            is_shared = page in rows[owner] and not _changes(cache, given["input_tensor"], device, page, at)
+            if owner == user or not is_shared:
                 owners.give(device, page, user)
 
 

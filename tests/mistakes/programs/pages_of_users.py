@@ -82,6 +82,19 @@ def another_user_goes_on_writing_in_a_page_that_is_taken(mesh):
     step(mesh, pages, [[3, 4], [1, 4]], [33, 32])
 
 
+@mistake(
+    Told.STRICT,
+    "user 0 reads page 3, which was its own and has gone to user 1 since",
+    symptom="Both prompts were the same, and the first user goes on with the tokens of the other one.",
+    mend="Give the table of all users to each fill: a page that two of them share is in the rows of both.",
+)
+def a_page_goes_to_another_user_with_the_same_prompt(mesh):
+    pages, prompt = cache(mesh), put(mesh, 1, 1, 32, 32)
+    fill(mesh, pages, 0, [3], [1], prompt=prompt)
+    fill(mesh, pages, 1, [2], [3], prompt=prompt)
+    step(mesh, pages, [[3], [3]], [9, 9])
+
+
 @right
 def pages_of_users_who_have_ended_go_to_others(mesh):
     pages = cache(mesh)
