@@ -23,7 +23,6 @@ from softmesh.placement.rules import Rule, Situation, UsesPartial
 PRODUCTS = ("matmul", "linear")
 Inner = tuple[int, int]  # the dim of each factor over which a product adds up, counted from the last
 _MULTIPLIED = "multiply"
-_FEWEST_WITH_BATCH = 3  # dims of a tensor whose first one is that of samples
 
 
 class Doubt(NamedTuple):
@@ -78,6 +77,19 @@ def _differ_along(operand: int, dim: int, data: Sequence[Any]) -> bool:
     return _is_known(values) and bool((values != values.narrow(dim, 0, 1)).any())
 
 
+def _differ_and_are_no_angles(operand: int, dim: int, data: Sequence[Any]) -> bool:
+    """True if the values differ along the dim, and are no cosines or sines of a head.
+
+    Those lie between -1 and 1; columns that are turned together share them, or some are negative.
+    """
+    if not _differ_along(operand, dim, data):
+        return False
+    values = data[operand].movedim(dim, 0)
+    halves, pairs = values.chunk(2), (values[::2], values[1::2])
+    is_repeated = any(one.shape == other.shape and torch.equal(one, other) for one, other in (halves, pairs))
+    return bool((values.abs() > 1).any()) or not (is_repeated or bool((values < 0).any()))
+
+
 def of_shared_parts(
     op: str,
     rule: Rule,
@@ -85,14 +97,12 @@ def of_shared_parts(
     outs: Sequence[tuple[Sequence[int], Distribution]],
     numbers: int = 0,
     skipped: Collection[tuple[int, int]] = (),
-    may_repeat: bool = False,
 ) -> Iterator[ValueDoubt]:
     """Operands that all devices share, and that the op's rule would take split along with another: by parts as long.
 
     It holds if their values differ along that dim. Most often they are the positions, the mask or the scales of the
     first part. `operands` are those of the call's data, None for what is no tensor; the last ones may be `numbers` of
-    one list. `skipped` has the operands of which nothing is said, each with a mesh axis. `may_repeat`: along a batch
-    an operand may hold one sample many times.
+    one list. `skipped` has the operands of which nothing is said, each with a mesh axis.
     """
     out, made = outs[0]
     for axis, word in enumerate(made.placements):
@@ -110,14 +120,13 @@ def of_shared_parts(
                 continue
             name, shape, _ = one
             for dim in _dims_split_along(rule, at, index, part, results):
-                if _may_be_angles(op, shape, out, dim) or (may_repeat and _may_be_repeated(shape, out, dim)):
-                    continue
                 text = (
                     f"{where} {name} {list(shape)} is the same on all {devices} devices: every part meets the same "
                     f"values along dim {dim} of it, and not those in its own place. Split it along dim {dim} over this "
                     "axis, too."
                 )
-                yield ValueDoubt(text, partial(_differ_along, index, dim - len(shape)))
+                holds = _differ_and_are_no_angles if _may_be_angles(op, shape, out, dim) else _differ_along
+                yield ValueDoubt(text, partial(holds, index, dim - len(shape)))
         if 1 < part == numbers and (len(operands) - 1, axis) not in skipped:
             text = (
                 f"{where} the {part} numbers in its list are the same on all {devices} devices: every part has those "
@@ -145,11 +154,6 @@ def _may_be_angles(op: str, shape: Sequence[int], out: Sequence[int], dim: int) 
     """True if the columns of a product may be those of one head on each device, turned by a table that all share."""
     is_row = math.prod(shape) == shape[dim] and len(out) > 1 and out[-2] > 1
     return op == _MULTIPLIED and dim == len(shape) - 1 and not is_row
-
-
-def _may_be_repeated(shape: Sequence[int], out: Sequence[int], dim: int) -> bool:
-    """True if what meets a batch of samples may be one mask, table or token that was repeated for each of them."""
-    return len(shape) == len(out) >= _FEWEST_WITH_BATCH and dim == 0 and math.prod(shape[1:]) > 1
 
 
 def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]], axis: int, inner: Inner) -> bool:

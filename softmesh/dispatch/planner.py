@@ -386,8 +386,7 @@ class Planner:
             skipped |= {(at, axis) for at in range(len(operands)) for axis in whole}
         numbers = next((n for n, value in enumerate(reversed(self.data)) if type(value) is not int), 0)
         outs = [(tuple(output.spec.shape), output.dist) for output in outputs]
-        may_repeat = local.broadcast_rank > 0 or self.op.name == "concat"
-        return of_shared_parts(self.op.name, local.rule, operands, outs, numbers, skipped, may_repeat)
+        return of_shared_parts(self.op.name, local.rule, operands, outs, numbers, skipped)
 
     def _named_pairs(self, operands: Sequence[Pair]) -> dict[str, Pair]:
         """By the labels that messages have of them."""

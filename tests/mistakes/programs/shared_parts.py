@@ -70,6 +70,28 @@ def a_choice_for_the_first_rows_for_all_parts(mesh):
     ttnn.where(put(mesh, torch.arange(32).reshape(32, 1) % 2.0), x, 0.0)
 
 
+@mistake(
+    Told.STRICT,
+    "multiply: dim 1 is split over mesh axis 1, and input_tensor_b [32, 64] is the same on all 4 devices",
+    symptom=FIRST_PART,
+    mend=ALIKE,
+)
+def scores_of_the_first_columns_for_all_parts(mesh):
+    ttnn.multiply(put(mesh, torch.randn(32, 256), None, 1), put(mesh, torch.randn(32, 64)))
+
+
+@mistake(
+    Told.STRICT,
+    "add: dim 0 is split over mesh axis 1, and input_tensor_b [2, 1, 32] is the same on all 4 devices",
+    symptom="All users but the first ones are at the places of the first ones.",
+    mend="Split the positions as the users are.",
+)
+def positions_of_the_first_users_are_looked_up_for_all(mesh):
+    table = put(mesh, torch.randn(64, 32), layout=ROWS, dtype=ttnn.bfloat16)
+    places = ttnn.embedding(put(mesh, torch.tensor([[7], [40]]), layout=ROWS, dtype=ttnn.uint32), table, layout=TILES)
+    ttnn.add(put(mesh, torch.randn(8, 1, 32), None, 0, dtype=ttnn.bfloat16), places)
+
+
 @right
 def gates_that_are_split_or_hold_for_every_part(mesh):
     x = put(mesh, torch.randn(1, 128, 32, 32), None, 1)
@@ -82,8 +104,11 @@ def gates_that_are_split_or_hold_for_every_part(mesh):
 @right
 def one_head_of_each_device_is_turned_by_angles_that_all_share(mesh):
     """Split columns are one head on each device."""
-    x, angles = put(mesh, torch.randn(1, 1, 32, 128), None, 3), put(mesh, torch.rand(1, 1, 32, 32))
-    ttnn.multiply(x, angles)
+    angles = torch.outer(torch.arange(32), 0.1 ** torch.arange(16))
+    for turned in (angles, torch.cat([angles, angles], -1), angles.repeat_interleave(2, -1)):
+        columns = put(mesh, torch.randn(1, 1, 32, 4 * turned.shape[-1]), None, 3)
+        ttnn.multiply(columns, put(mesh, turned.cos()[None, None]))
+        ttnn.multiply(columns, put(mesh, turned.sin()[None, None]))
 
 
 # -- optimizers ------------------------------------------------------------------------------------------

@@ -148,8 +148,8 @@ def new_keys_of_the_first_heads_are_appended_to_all(mesh):
 @right
 def tokens_and_positions_that_are_repeated_for_each_sample(mesh):
     patches = split(mesh, None, 0, (8, 32, 64))
-    tokens = ttnn.concat([split(mesh, shape=(2, 32, 64)), patches], 1)
-    ttnn.add(tokens, split(mesh, shape=(2, 64, 64)))
+    tokens = ttnn.concat([ttnn.repeat(split(mesh, shape=(1, 32, 64)), (2, 1, 1)), patches], 1)
+    ttnn.add(tokens, ttnn.repeat(split(mesh, shape=(1, 64, 64)), (2, 1, 1)))
     ttnn.concat([split(mesh, None, 1, (1, 8, 32, 64)), split(mesh, None, 1, (1, 8, 32, 64))], 2)
 
 
