@@ -15,6 +15,7 @@ from softmesh.placement.placements import LOCAL, Placement, Shard
 from softmesh.placement.tensor_topology import PlacementShard, TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
+from softmesh.strictness import is_strict
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.from_torch_values import split_by_mapper
@@ -23,6 +24,7 @@ from softmesh.tensor.persistent_results import note_views, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_pieces
 from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.stacked_copies import note_aggregate
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, tell_host_use, to_device
@@ -188,7 +190,10 @@ def aggregate_tensor(tensor: Tensor, composer: MeshToTensor) -> Tensor:
     whole = composed(tensor, composer, "aggregate_tensor").cpu()
     spec = tensor.spec
     made = make_spec(tuple(whole.shape), spec.dtype, spec.layout, DRAM_MEMORY_CONFIG, spec.tile)
-    return _plain_host(whole, made)
+    result = _plain_host(whole, made)
+    if is_strict():
+        note_aggregate(result, composer.copied(tensor.view_distribution(), tensor.shape))
+    return result
 
 
 def placements(tensor: Tensor) -> tuple[Placement, ...]:

@@ -14,7 +14,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
-from softmesh.tensor.stacked_copies import piece_of, stacked
+from softmesh.tensor.stacked_copies import of_aggregate, piece_of, stacked
 from softmesh.tensor.tensor import Tensor
 
 
@@ -79,7 +79,7 @@ def watch_copies(
     if not is_strict() or result.dim() != len(tensor.shape):
         return result
     if composer is None:
-        return piece_of(result, tensor)
+        return of_aggregate(piece_of(result, tensor), tensor)
     copied = composer.copied(dist, tensor.shape)
     if copied is None:
         return result

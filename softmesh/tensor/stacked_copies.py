@@ -44,6 +44,7 @@ _SHOWS = ("__repr__", "__str__", "__format__")
 _JOINS = ("cat", "concat", "concatenate", "hstack", "vstack", "row_stack", "column_stack")
 Piece = tuple[object, tuple[int, ...]]  # a token of the memory, and the place of a piece in it
 _TOKENS: weakref.WeakKeyDictionary[Storage, object] = weakref.WeakKeyDictionary()
+_AGGREGATES: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakKeyDictionary()  # how often, and the dim
 
 
 class _Use:
@@ -146,6 +147,18 @@ def piece_of(result: torch.Tensor, shard: Tensor) -> torch.Tensor:
         return result
     token = _TOKENS.setdefault(shard.storage, object())
     return _watched(result, piece=(token, stored_index(dist, positions[0])))
+
+
+def note_aggregate(whole: Tensor, copied: tuple[int, int] | None) -> None:
+    """Note that a host tensor holds everything so many times along a dim."""
+    if copied is not None:
+        _AGGREGATES[whole.storage] = copied
+
+
+def of_aggregate(result: torch.Tensor, whole: Tensor) -> torch.Tensor:
+    """The result, which is what an aggregate holds, watched if copies lie side by side there."""
+    copied = _AGGREGATES.get(whole.storage)
+    return result if copied is None else stacked(result, result.shape[copied[1]], copied[0], "aggregate_tensor")
 
 
 def plain(tensor: Any) -> Any:

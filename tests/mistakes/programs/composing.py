@@ -99,6 +99,17 @@ def batch(mesh, mapper=None):
 
 @mistake(
     Told.STRICT,
+    "aggregate_tensor: 8 devices hold the same, and the result [32, 32] has it 8 times side by side",
+    symptom=TIMES,
+    mend=FORGOTTEN,
+)
+def copies_are_aggregated_on_the_host(mesh):
+    whole = ttnn.aggregate_tensor(batch(mesh).cpu(), ttnn.ConcatMeshToTensor(mesh, dim=0))
+    ttnn.to_torch(whole).sum()
+
+
+@mistake(
+    Told.STRICT,
     "8 devices hold the same, and the result [32, 32] has it 8 times side by side",
     "Was the mapper forgotten",
     symptom=TIMES,
@@ -155,6 +166,7 @@ def copies_that_are_composed_are_told_apart(mesh):
     torch.equal(composed(mesh, x, 0), first.repeat(8, 1))
     torch.allclose(composed(mesh, x, 0), composed(mesh, x, 0))
     composed(mesh, x, 0).mean()
+    ttnn.to_torch(ttnn.aggregate_tensor(x.cpu(), ttnn.ConcatMeshToTensor(mesh, dim=0)))[:4]
     ttnn.from_torch(composed(mesh, x, 0), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=0))
 
 
