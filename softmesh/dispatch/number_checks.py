@@ -13,6 +13,7 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt
 from softmesh.tensor.dtype import facts
+from softmesh.tensor.joined_columns import carry_pieces, doubt_cut_pieces
 from softmesh.tensor.number_doubts import (
     NANS,
     ROUNDED,
@@ -41,6 +42,8 @@ class NumberCheck:
         for tensor in bound.tensors:
             if all(tensor is not one for one in written):
                 doubt_lost(tensor, definition.name)
+        for tensor in bound.tensors if definition.makes_heads else ():
+            doubt_cut_pieces(definition.name, tensor)
         data = [value.detach() if isinstance(value, torch.Tensor) else value for value in bound.data]
         values = [value for value in data if isinstance(value, torch.Tensor)]
         self._is_on = all(map(looks_at_numbers, values))
@@ -60,6 +63,7 @@ class NumberCheck:
         """Compare what came out with what would have, and mark it."""
         for tensor in () if self._fills_buffers else made:
             note_written(tensor.storage)
+        carry_pieces(self._operands, made)
         for tensor in made if self._is_on else ():
             data = tensor.storage.data
             if looks_at_numbers(data):

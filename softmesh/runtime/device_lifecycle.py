@@ -20,6 +20,7 @@ from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.processes import current_context
 from softmesh.processes.rank_grid import RankGrid, join
 from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
+from softmesh.runtime.joins_on_host import watch_joins
 from softmesh.runtime.lockstep_check import watch
 from softmesh.runtime.memory.memory_map import memory_map_of
 from softmesh.runtime.mesh_view import HELD_ELSEWHERE, HELD_HERE, Holding, part, together
@@ -90,6 +91,7 @@ def open_mesh_device(
     MeshDevice(2x4 grid, 8 devices)
     """
     current_context.init()  # first of all: a rank that fails from here on takes the others down with its own message
+    watch_joins()
     system = current_system()
     payload_bytes(fabric_settings.active().max_payload, system.chip.largest_packet_bytes)  # refuses what cannot be
     shape = system.shape if mesh_shape is None else _checked_shape(mesh_shape)

@@ -27,6 +27,7 @@ from softmesh.runtime.traces.steps import Lookup
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.tensor.convert import GROUP, to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, default_dtype_for, facts, tile_size
+from softmesh.tensor.joined_columns import note_split
 from softmesh.tensor.mappers import Mapper, ReplicateTensorToMeshWrapper, TensorToMesh
 from softmesh.tensor.number_doubts import note_stored
 from softmesh.tensor.pending_storage import defer_values
@@ -237,6 +238,7 @@ def _host_tensor(where: str, source: torch.Tensor, form: _Form, mapper: Mapper |
         spec = spec.padded_to(spec.padded_shape, pad_value)
     made = Tensor.make(Storage(data, dist, None), spec, topology)
     note_stored(made, pieces, where)
+    note_split(made, source)
     return made
 
 

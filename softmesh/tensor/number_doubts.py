@@ -6,7 +6,8 @@ that nobody fills outside of strict mode.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import MutableMapping
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,6 +17,7 @@ from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.dtype import DataType, facts
+from softmesh.tensor.joined_columns import CUTS
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -32,6 +34,7 @@ class Origin(NamedTuple):
     became: float = 0.0
 
 
+_Mark = TypeVar("_Mark")
 NANS: WeakKeyDictionary[Storage, Origin] = WeakKeyDictionary()
 ROUNDED: WeakKeyDictionary[Storage, Origin] = WeakKeyDictionary()
 
@@ -46,12 +49,17 @@ def has_nan(data: torch.Tensor) -> bool:
 
 def carry(source: Storage, target: Storage) -> None:
     """Let the marks of values go with them."""
-    for marks in (NANS, ROUNDED):
-        found = marks.get(source)
-        if found is not None:
-            marks[target] = found
-        elif marks:
-            marks.pop(target, None)
+    _carry_one(NANS, source, target)
+    _carry_one(ROUNDED, source, target)
+    _carry_one(CUTS, source, target)
+
+
+def _carry_one(marks: MutableMapping[Storage, _Mark], source: Storage, target: Storage) -> None:
+    found = marks.get(source)
+    if found is not None:
+        marks[target] = found
+    elif marks:
+        marks.pop(target, None)
 
 
 def rounded_whole(op: str, exact: torch.Tensor, stored: torch.Tensor) -> Origin | None:

@@ -46,7 +46,7 @@ def _check_one(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
 
 
-@operation(_SPLIT, **_TILED, controls="memory_config", results="tuple[Tensor, Tensor, Tensor]")
+@operation(_SPLIT, **_TILED, controls="memory_config", makes_heads=True, results="tuple[Tensor, Tensor, Tensor]")
 def split_query_key_value_and_split_heads(
     input_tensor: Operand,
     kv_input_tensor: Operand | None = None,
@@ -147,6 +147,7 @@ def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int
     _BERT,
     **_TILED,
     controls="memory_config output_tensors",
+    makes_heads=True,
     results="tuple[Tensor, Tensor, Tensor]",
     tuning="compute_with_storage_grid_size",
     positional="compute_with_storage_grid_size",
@@ -160,6 +161,7 @@ def split_query_key_value_and_split_heads_on_grid(input_tensor: Operand, *, num_
     "experimental.nlp_create_qkv_heads_falcon7b",
     **_TILED,
     controls="memory_config",
+    makes_heads=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
@@ -174,6 +176,7 @@ def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
     "experimental.nlp_create_qkv_heads_vit",
     **_TILED,
     controls="memory_config output_tensors",
+    makes_heads=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_vit(input: Operand) -> Local:
@@ -213,7 +216,13 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
 # -- queries, keys and values group by group -------------------------------------------------------
 
 
-@operation(_CREATE_QKV, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]")
+@operation(
+    _CREATE_QKV,
+    **_TILED,
+    controls="memory_config output_tensors",
+    makes_heads=True,
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def create_qkv_heads(
     input: Operand, *, num_heads: int, num_kv_heads: int | None = None, transpose_k_heads: bool = True
 ) -> Local:
@@ -233,7 +242,13 @@ def create_qkv_heads(
     return Local(compute, _rule_4d(transpose_k_heads))
 
 
-@operation(_SEPARATE, **_TILED, controls="memory_config output_tensors", results="tuple[Tensor, Tensor, Tensor]")
+@operation(
+    _SEPARATE,
+    **_TILED,
+    controls="memory_config output_tensors",
+    makes_heads=True,
+    results="tuple[Tensor, Tensor, Tensor]",
+)
 def create_qkv_heads_from_separate_tensors(
     input: Operand,
     input_kv: Operand,

@@ -206,18 +206,51 @@ def fused_heads(mesh, weight):
     return ttnn.transformer.split_query_key_value_and_split_heads(rows, num_heads=1)
 
 
-@unknowable(
-    "The weight that was put in order on the host, device by device, has the same shape, and the same calls follow: "
-    "which columns are queries, keys and values is in no number. A comparison with the model in torch shows it.",
-    symptom="The first devices take queries for keys and values, the last ones values for queries.",
-    mend="On the host, put the queries, keys and values of each device side by side: q0 k0 v0 q1 k1 v1 and so on.",
+ANOTHERS = "The first devices take queries for keys and values, the last ones values for queries."
+IN_ORDER = "On the host, put the queries, keys and values of each device side by side: q0 k0 v0 q1 k1 v1 and so on."
+
+
+@mistake(
+    Told.STRICT,
+    "the 384 columns were joined of 128 + 128 + 128 by torch.cat and cut in 4 parts of 96 as they stand",
+    symptom=ANOTHERS,
+    mend=IN_ORDER,
 )
 def a_fused_weight_is_cut_as_it_stands_and_made_into_heads(mesh):
-    query, key, value = torch.randn(3, 64, 128)
-    fused_heads(mesh, torch.cat([query, key, value], -1))
+    fused_heads(mesh, torch.cat([*torch.randn(3, 64, 128)], -1))
+
+
+@mistake(
+    Told.STRICT,
+    "the 512 columns were joined of 256 + 128 + 128 by torch.cat and cut in 4 parts of 128 as they stand",
+    symptom=ANOTHERS,
+    mend=IN_ORDER,
+)
+def weights_and_biases_of_groups_of_queries_are_joined_and_cut(mesh):
+    """Stored as in torch, turned, and as long as a part or two."""
+    weight = torch.concat([torch.randn(256, 64), torch.randn(128, 64), torch.randn(128, 64)]).T.contiguous().bfloat16()
+    columns = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 1))
+    weight = ttnn.from_torch(weight, layout=TILES, device=mesh, mesh_mapper=columns)
+    bias = split(mesh, None, 1, (1, 512))
+    fused = ttnn.linear(ttnn.typecast(split(mesh, shape=(1, 1, 32, 64)), ttnn.bfloat16), weight) + bias
+    ttnn.experimental.nlp_create_qkv_heads(fused, num_heads=2, num_kv_heads=1, transpose_k_heads=False)
+
+
+@unknowable(
+    "A weight that was put in order when it was saved has the same shape, and the same calls follow: which columns are "
+    "queries, keys and values is in no number. A comparison with the model in torch shows it.",
+    symptom=ANOTHERS,
+    mend=IN_ORDER,
+)
+def a_fused_weight_of_a_checkpoint_is_cut_as_it_stands_and_made_into_heads(mesh):
+    fused_heads(mesh, torch.randn(64, 384))
 
 
 @right
 def a_fused_weight_is_put_in_order_device_by_device(mesh):
-    parts = torch.randn(3, 64, 128).chunk(4, -1)
-    fused_heads(mesh, torch.cat([one for part in parts for one in part], -1))
+    parts = [one.chunk(4, -1) for one in torch.randn(3, 64, 128)]
+    fused_heads(mesh, torch.cat([one for part in zip(*parts, strict=True) for one in part], -1))
+    fused_heads(mesh, torch.cat([torch.cat(part, -1) for part in zip(*parts, strict=True)], -1))
+    whole = torch.cat([*torch.randn(3, 64, 128)], -1)
+    fused_heads(mesh, whole.reshape(64, 3, 4, 32).transpose(1, 2).reshape(64, 384))
+    fused_heads(mesh, whole[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()])

@@ -1,0 +1,88 @@
+"""Follows columns that torch.cat joined on the host, in strict mode: does each device get a part of every piece?
+
+A fused weight of queries, keys and values that is cut as it stands gives the first devices queries only. The same calls
+are right if the pieces of each device were put side by side before, so the join itself is watched: the split of
+a tensor finds the pieces that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+
+from softmesh.errors import SoftmeshWarning
+from softmesh.placement.distribution import Distribution
+from softmesh.placement.placements import Shard
+from softmesh.runtime.joins_on_host import pieces_along
+from softmesh.strictness import doubt, is_strict
+from softmesh.tensor.storage import Storage
+from softmesh.tensor.tensor import Tensor
+
+
+class _Cut(NamedTuple):
+    """How the pieces of a dim of this extent lie on devices."""
+
+    extent: int
+    pieces: tuple[int, ...]
+    devices: int
+
+
+CUTS: WeakKeyDictionary[Storage, _Cut] = WeakKeyDictionary()
+
+
+def note_split(made: Tensor, source: torch.Tensor) -> None:
+    """Note which pieces of `source` each device of a new tensor has."""
+    dist = made.storage.dist
+    words = {word.dim for word in dist.placements if isinstance(word, Shard)}
+    if not is_strict() or len(words) != 1:
+        return
+    (dim,) = words
+    devices, pieces = _parts_along(dist, dim), pieces_along(source, dim)
+    if pieces is not None and devices > 1 and source.shape[dim] % devices == 0:
+        CUTS[made.storage] = _Cut(source.shape[dim], pieces, devices)
+
+
+def _parts_along(dist: Distribution, dim: int) -> int:
+    count = 1
+    for word, devices in zip(dist.placements, dist.devices, strict=True):
+        count *= devices if isinstance(word, Shard) and word.dim == dim else 1
+    return count
+
+
+def carry_pieces(operands: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+    """Let results whose columns are those of an operand, or of its rows, remember the pieces of it."""
+    cuts = [CUTS[one.storage] for one in operands if one.storage in CUTS]
+    for result in made if cuts else ():
+        last = len(result.shape) - 1
+        devices = _parts_along(result.storage.dist, last)
+        columns = result.shape[last] * devices if last >= 0 else 0
+        cut = next((one for one in cuts if (one.extent, one.devices) == (columns, devices)), None)
+        if cut is not None:
+            CUTS[result.storage] = cut
+
+
+def doubt_cut_pieces(op: str, fused: Tensor) -> None:
+    """Warn where columns become heads, and devices have other pieces than each other."""
+    cut = CUTS.get(fused.storage)
+    if cut is None or _is_even(cut):
+        return
+    doubt(
+        f"{op}: the {cut.extent} columns were joined of {' + '.join(map(str, cut.pieces))} by torch.cat and cut in "
+        f"{cut.devices} parts of {cut.extent // cut.devices} as they stand: each device takes its part for queries, "
+        "keys and values, and has other columns. On the host, put the queries, keys and values of each device side by "
+        "side, q0 k0 v0 q1 k1 v1, and split that.",
+        SoftmeshWarning,
+    )
+
+
+def _is_even(cut: _Cut) -> bool:
+    """True if no piece lies on several devices, and pieces begin at the same columns of each part."""
+    part = cut.extent // cut.devices
+    starts: list[set[int]] = [set() for _ in range(cut.devices)]
+    for at in accumulate((0, *cut.pieces[:-1])):
+        starts[at // part].add(at % part)
+    return 0 in starts[0] and all(one == starts[0] for one in starts)
