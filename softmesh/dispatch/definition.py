@@ -100,7 +100,7 @@ class Definition:
     persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
     places: str = ""  # the arguments that say where it writes, as Python numbers
     rows_by: str = ""  # the operand that holds the numbers of rows, also as floats
-    makes_heads: bool = False  # of columns that are queries, keys and values side by side
+    cuts_columns: bool = False  # into what may be several tensors side by side: queries, keys and values
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is

@@ -37,13 +37,12 @@ class NumberCheck:
     def __init__(self, definition: Definition, plan: Plan, bound: BoundCall) -> None:
         self._op = definition.name
         self._operands = bound.tensors
+        self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
         self._fills_buffers = definition.persistent_output and bound.target is not None
         written = [*bound.targets, *(bound.tensors[at] for at in definition.writes)]
         for tensor in bound.tensors:
             if all(tensor is not one for one in written):
                 doubt_lost(tensor, definition.name)
-        for tensor in bound.tensors if definition.makes_heads else ():
-            doubt_cut_pieces(definition.name, tensor)
         data = [value.detach() if isinstance(value, torch.Tensor) else value for value in bound.data]
         values = [value for value in data if isinstance(value, torch.Tensor)]
         self._is_on = all(map(looks_at_numbers, values))
@@ -63,7 +62,8 @@ class NumberCheck:
         """Compare what came out with what would have, and mark it."""
         for tensor in () if self._fills_buffers else made:
             note_written(tensor.storage)
-        carry_pieces(self._operands, made)
+        if not carry_pieces(self._operands, made) and self._cuts_columns:
+            doubt_cut_pieces(self._op, self._operands)
         for tensor in made if self._is_on else ():
             data = tensor.storage.data
             if looks_at_numbers(data):

@@ -53,21 +53,23 @@ def _parts_along(dist: Distribution, dim: int) -> int:
     return count
 
 
-def carry_pieces(operands: Sequence[Tensor], made: Sequence[Tensor]) -> None:
-    """Let results whose columns are those of an operand, or of its rows, remember the pieces of it."""
+def carry_pieces(operands: Sequence[Tensor], made: Sequence[Tensor]) -> bool:
+    """Let results whose columns are those of an operand, or of its rows, remember its pieces; True if one does."""
     cuts = [CUTS[one.storage] for one in operands if one.storage in CUTS]
-    for result in made if cuts else ():
+    for result in made if CUTS else ():
+        CUTS.pop(result.storage, None)
         last = len(result.shape) - 1
         devices = _parts_along(result.storage.dist, last)
         columns = result.shape[last] * devices if last >= 0 else 0
-        cut = next((one for one in cuts if (one.extent, one.devices) == (columns, devices)), None)
-        if cut is not None:
-            CUTS[result.storage] = cut
+        found = next((one for one in cuts if (one.extent, one.devices) == (columns, devices)), None)
+        if found is not None:
+            CUTS[result.storage] = found
+    return any(result.storage in CUTS for result in made)
 
 
-def doubt_cut_pieces(op: str, fused: Tensor) -> None:
-    """Warn where columns become heads, and devices have other pieces than each other."""
-    cut = CUTS.get(fused.storage)
+def doubt_cut_pieces(op: str, operands: Sequence[Tensor]) -> None:
+    """Warn where columns are cut into heads or pieces, and devices have other ones than each other."""
+    cut = next((CUTS[one.storage] for one in operands if one.storage in CUTS), None)
     if cut is None or _is_even(cut):
         return
     doubt(
@@ -77,6 +79,12 @@ def doubt_cut_pieces(op: str, fused: Tensor) -> None:
         "side, q0 k0 v0 q1 k1 v1, and split that.",
         SoftmeshWarning,
     )
+
+
+def has_even_pieces(fused: Tensor) -> bool:
+    """True if torch.cat put several pieces for each device side by side: cutting them apart is what was meant."""
+    cut = CUTS.get(fused.storage)
+    return cut is not None and len(cut.pieces) > cut.devices and _is_even(cut)
 
 
 def _is_even(cut: _Cut) -> bool:

@@ -46,7 +46,7 @@ def _check_one(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: dim 1 of {operand.name} {list(operand.shape)} must be 1.")
 
 
-@operation(_SPLIT, **_TILED, controls="memory_config", makes_heads=True, results="tuple[Tensor, Tensor, Tensor]")
+@operation(_SPLIT, **_TILED, controls="memory_config", cuts_columns=True, results="tuple[Tensor, Tensor, Tensor]")
 def split_query_key_value_and_split_heads(
     input_tensor: Operand,
     kv_input_tensor: Operand | None = None,
@@ -147,7 +147,7 @@ def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int
     _BERT,
     **_TILED,
     controls="memory_config output_tensors",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
     tuning="compute_with_storage_grid_size",
     positional="compute_with_storage_grid_size",
@@ -161,7 +161,7 @@ def split_query_key_value_and_split_heads_on_grid(input_tensor: Operand, *, num_
     "experimental.nlp_create_qkv_heads_falcon7b",
     **_TILED,
     controls="memory_config",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
@@ -176,7 +176,7 @@ def nlp_create_qkv_heads_falcon7b(input: Operand) -> Local:
     "experimental.nlp_create_qkv_heads_vit",
     **_TILED,
     controls="memory_config output_tensors",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_vit(input: Operand) -> Local:
@@ -220,7 +220,7 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
     _CREATE_QKV,
     **_TILED,
     controls="memory_config output_tensors",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def create_qkv_heads(
@@ -246,7 +246,7 @@ def create_qkv_heads(
     _SEPARATE,
     **_TILED,
     controls="memory_config output_tensors",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def create_qkv_heads_from_separate_tensors(

@@ -75,7 +75,7 @@ _CREATE = "experimental.nlp_create_qkv_heads"
     **_OPTIONS,
     controls="memory_config output_tensors",
     needs_tile=True,
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads(
@@ -191,7 +191,7 @@ _CONCAT_DECODE = "experimental.nlp_concat_heads_decode"
     _CREATE_DECODE,
     **_OPTIONS,
     controls="memory_config output_tensors",
-    makes_heads=True,
+    cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
 def nlp_create_qkv_heads_decode(

@@ -260,7 +260,7 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
 
 
-@operation(**_OPTIONS, controls="")
+@operation(**_OPTIONS, controls="", cuts_columns=True)
 def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -357,7 +357,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_OPTIONS, controls="memory_config", results="list[Tensor]")
+@operation(**_OPTIONS, controls="memory_config", cuts_columns=True, results="list[Tensor]")
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -383,7 +383,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     )
 
 
-@operation(**_OPTIONS, controls="", results="list[Tensor]")
+@operation(**_OPTIONS, controls="", cuts_columns=True, results="list[Tensor]")
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)

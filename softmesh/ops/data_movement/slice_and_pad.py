@@ -135,6 +135,7 @@ _slice_by_device = Operation(
     controls="memory_config output_tensor queue_id",
     tuning=_TUNING,
     on_host=True,
+    cuts_columns=True,
     kind=Slice,
     argument_aliases=_SPELLINGS,
     forms=("input_tensor slice_start:input_tensor slice_end:input_tensor",),

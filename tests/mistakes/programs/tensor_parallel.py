@@ -254,3 +254,31 @@ def a_fused_weight_is_put_in_order_device_by_device(mesh):
     whole = torch.cat([*torch.randn(3, 64, 128)], -1)
     fused_heads(mesh, whole.reshape(64, 3, 4, 32).transpose(1, 2).reshape(64, 384))
     fused_heads(mesh, whole[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()])
+
+
+@right
+def pieces_that_were_put_in_order_are_cut_apart(mesh):
+    """Gates and what they let pass; rows are cut out of columns in any order."""
+    gate, up = (one.chunk(4, -1) for one in torch.randn(2, 64, 256))
+    columns = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    joined = torch.cat([one for pair in zip(gate, up, strict=True) for one in pair], -1)
+    weight = ttnn.from_torch(joined, layout=TILES, device=mesh, mesh_mapper=columns)
+    for cut in (lambda x: ttnn.split(x, 64, 2), lambda x: ttnn.chunk(x, 2, 2), lambda x: (x[:, :, :64], x[:, :, 64:])):
+        first, second = cut(ttnn.matmul(split(mesh, shape=(1, 32, 64)), weight))
+        ttnn.multiply(ttnn.silu(first), second)
+    padded = torch.cat([torch.randn(64, 200), torch.zeros(64, 56)], -1)
+    weight = ttnn.from_torch(padded, layout=TILES, device=mesh, mesh_mapper=columns)
+    ttnn.slice(ttnn.matmul(split(mesh, shape=(1, 64, 64)), weight), [0, 0, 0], [1, 32, 64])
+
+
+@mistake(
+    Told.STRICT,
+    "split: dim 2 is split over mesh axis 1",
+    symptom=ANOTHERS,
+    mend=IN_ORDER,
+)
+def pieces_that_were_joined_as_they_stand_are_cut_apart(mesh):
+    columns = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    joined = torch.cat([*torch.randn(2, 64, 256)], -1)
+    weight = ttnn.from_torch(joined, layout=TILES, device=mesh, mesh_mapper=columns)
+    ttnn.split(ttnn.matmul(split(mesh, shape=(1, 32, 64)), weight), 64, 2)
