@@ -113,7 +113,8 @@ class CollectivePlanner(Planner):
             plan.problem = self._wrong_kind(groups[0])
         doubts = list(self._doubts(groups[0], moved))
         plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
-        plan.doubts += tuple(doubt.text for doubt in doubts if not doubt.is_certain)
+        plan.doubts += tuple(doubt.text for doubt in doubts if not (doubt.is_certain or doubt.is_open))
+        plan.open_doubts = tuple(doubt.text for doubt in doubts if doubt.is_open)
         if declared.keeps_one_piece:
             group, shape, bring = groups[0], tuple(self.tensors[0].shape), plan.adapts[0]
             lost = of_lost_parts(self.op.name, group.dist, group.axes, shape, bring or (lambda data: data))

@@ -321,7 +321,7 @@ def compiled(
         else:
             slots.append((None, value))
     named = None if definition.present is None else bound.named
-    kind = DoubtedCall if plan.doubts or plan.doubts_of_values else CompiledCall
+    kind = DoubtedCall if plan.doubts or plan.open_doubts or plan.doubts_of_values else CompiledCall
     return kind(definition, plan, tuple(slots), call, named, shared)
 
 

@@ -101,6 +101,7 @@ class Definition:
     places: str = ""  # the arguments that say where it writes, as Python numbers
     rows_by: str = ""  # the operand that holds the numbers of rows, also as floats
     cuts_columns: bool = False  # into what may be several tensors side by side: queries, keys and values
+    joins_columns: bool = False  # of several operands, on each device
     draws: bool = False  # its last operand holds random streams, which advance as it runs
     over_host: Callable[[list[Any]], bool] | None = None  # whether such a call reads back and writes anew
     # memory on the chips that its program keeps, made when the program is

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 
-from softmesh.callsite import user_call_site
+from softmesh.callsite import CallSite, user_call_site
 from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.placement_doubts import PRODUCTS
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.joined_columns import carry_pieces, doubt_cut_pieces
+from softmesh.tensor.joined_columns import (
+    are_columns_of_products,
+    carry_order,
+    carry_pieces,
+    doubt_cut_pieces,
+    has_even_pieces,
+    note_product,
+)
 from softmesh.tensor.number_doubts import (
     NANS,
     ROUNDED,
@@ -25,10 +35,29 @@ from softmesh.tensor.number_doubts import (
     rounded_whole,
 )
 from softmesh.tensor.persistent_results import doubt_lost, note_written
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 _FIRST_GAP = 256  # the whole numbers that every float dtype holds
 _ABSORBED = 16  # as many times the steps that a dtype tells apart: such a value may swallow what is added to it
+
+
+class _Stack(NamedTuple):
+    """Contributions to a sum that a collective put side by side, and what to say if they are not added up next."""
+
+    devices: int
+    text: str
+    site: CallSite
+
+
+_STACKS: WeakKeyDictionary[Storage, _Stack] = WeakKeyDictionary()
+
+
+def is_meant(definition: Definition, bound: BoundCall) -> bool:
+    """True if columns were put in order for what each device does with its own, or may have been."""
+    if definition.joins_columns:
+        return are_columns_of_products(bound.tensors)
+    return definition.cuts_columns and has_even_pieces(bound.tensors[0])
 
 
 class NumberCheck:
@@ -36,6 +65,8 @@ class NumberCheck:
 
     def __init__(self, definition: Definition, plan: Plan, bound: BoundCall) -> None:
         self._op = definition.name
+        self._moves_values = definition.precision == "data"
+        self._open_doubts = plan.open_doubts
         self._operands = bound.tensors
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
         self._fills_buffers = definition.persistent_output and bound.target is not None
@@ -64,6 +95,11 @@ class NumberCheck:
             note_written(tensor.storage)
         if not carry_pieces(self._operands, made) and self._cuts_columns:
             doubt_cut_pieces(self._op, self._operands)
+        self._follow_stacks(made)
+        if self._op in PRODUCTS:
+            note_product(made[0])
+        elif self._is_moved():
+            carry_order(self._operands[0], made[0])
         for tensor in made if self._is_on else ():
             data = tensor.storage.data
             if looks_at_numbers(data):
@@ -71,6 +107,25 @@ class NumberCheck:
                 self._mark_nan(tensor, data.detach())
                 if tensor.storage.undefined is None:  # what nobody wrote may be any number
                     self._look_at_whole(tensor, data.detach())
+
+    def _is_moved(self) -> bool:
+        """True if the results are the values of the operands, in other places or another dtype."""
+        return self._moves_values or (self._exact is not None and self._exact is self._before)
+
+    def _follow_stacks(self, made: Sequence[Tensor]) -> None:
+        is_moved = self._is_moved()
+        for operand in self._operands if _STACKS else ():
+            stack = _STACKS.get(operand.storage)
+            if stack is not None and all(
+                stack.devices * one.logical_volume() != operand.logical_volume() for one in made
+            ):
+                if is_moved:
+                    _STACKS.update((one.storage, stack) for one in made)
+                else:
+                    doubt(stack.text, SoftmeshWarning, stack.site)
+        for text in self._open_doubts:
+            devices = made[0].logical_volume() // max(self._operands[0].logical_volume(), 1)
+            _STACKS[made[0].storage] = _Stack(devices, text, user_call_site())
 
     def _mark_nan(self, made: Tensor, data: torch.Tensor) -> None:
         known = next((NANS[one.storage] for one in self._operands if one.storage in NANS), None)

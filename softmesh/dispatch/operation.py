@@ -29,7 +29,7 @@ from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
 from softmesh.dispatch.entry_point import EntryPoint
-from softmesh.dispatch.number_checks import NumberCheck
+from softmesh.dispatch.number_checks import NumberCheck, is_meant
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
@@ -48,7 +48,6 @@ from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_nu
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
-from softmesh.tensor.joined_columns import has_even_pieces
 from softmesh.tensor.persistent_results import (
     handed_out,
     note_lost,
@@ -155,7 +154,7 @@ class Operation(EntryPoint):
         marking = definition.marking(bound) if is_marked else None
         is_tracked = GRADIENTS.in_use and tracks(data)
         plan, results = without_gradients(lambda: self._planned(bound)) if is_tracked else self._planned(bound)
-        _tell_remarks(plan, bound, definition.cuts_columns)
+        _tell_remarks(plan, bound, definition)
         recording = None if device is None else self._launch(device, plan, bound)
         is_looked_at = bound.is_marked and not is_tracked and recording is None
         parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
@@ -433,7 +432,7 @@ def _shard_grids(tensors: Sequence[object]) -> Iterator[CoreRangeSet]:
             yield config.shard_spec.grid
 
 
-def _tell_remarks(plan: Plan, bound: BoundCall, cuts_columns: bool) -> None:
+def _tell_remarks(plan: Plan, bound: BoundCall, definition: Definition) -> None:
     if plan.problem is not None and plan.is_share:
         tell = doubt if plan.is_bias else warn
         tell(plan.problem, PartialWarning)
@@ -441,8 +440,7 @@ def _tell_remarks(plan: Plan, bound: BoundCall, cuts_columns: bool) -> None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
     for remark in plan.remarks:
         warn_or_raise(remark, SoftmeshWarning, MeshError)
-    is_meant = cuts_columns and plan.doubts and has_even_pieces(bound.tensors[0])
-    for text in () if is_meant else plan.doubts:
+    for text in () if plan.doubts and is_meant(definition, bound) else plan.doubts:
         doubt(text, SoftmeshWarning)
     for shared in plan.doubts_of_values:
         if doubts_are_heard() and shared.holds(bound.data):

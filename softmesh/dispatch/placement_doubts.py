@@ -28,6 +28,7 @@ _MULTIPLIED = "multiply"
 class Doubt(NamedTuple):
     text: str
     is_certain: bool = False  # a remark
+    is_open: bool = False  # it holds unless the result is added up next
 
 
 def of_crossed_splits(
@@ -285,6 +286,7 @@ def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, shap
                     f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and it puts "
                     f"them side by side{stacked}: ttnn.all_reduce(x, cluster_axis={axis}) adds them up.",
                     is_certain=not is_stacked,
+                    is_open=is_stacked,
                 )
         elif isinstance(word, Shard) and word.dim != dim:
             yield Doubt(

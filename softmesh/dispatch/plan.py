@@ -102,6 +102,7 @@ class Plan:
     problem: str | None = None  # of a value that is only a part of what it is taken for
     remarks: tuple[str, ...] = ()  # whatever else whoever calls it is to be told
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
+    open_doubts: tuple[str, ...] = ()  # and only if the result is not added up next
     doubts_of_values: tuple[ValueDoubt, ...] = ()  # and only if the values of a call are such
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
@@ -31,6 +31,8 @@ class _Cut(NamedTuple):
     devices: int
 
 
+# Results of products, whose columns are in the order of a weight's: devices may join theirs to what they hold of it.
+_PRODUCTS: WeakSet[Storage] = WeakSet()
 CUTS: WeakKeyDictionary[Storage, _Cut] = WeakKeyDictionary()
 
 
@@ -58,18 +60,26 @@ def carry_pieces(operands: Sequence[Tensor], made: Sequence[Tensor]) -> bool:
     cuts = [CUTS[one.storage] for one in operands if one.storage in CUTS]
     for result in made if CUTS else ():
         CUTS.pop(result.storage, None)
-        last = len(result.shape) - 1
-        devices = _parts_along(result.storage.dist, last)
-        columns = result.shape[last] * devices if last >= 0 else 0
-        found = next((one for one in cuts if (one.extent, one.devices) == (columns, devices)), None)
+        found = next((one for one in cuts if _lies_along_columns(one, result)), None)
         if found is not None:
             CUTS[result.storage] = found
     return any(result.storage in CUTS for result in made)
 
 
+def _lies_along_columns(cut: _Cut, tensor: Tensor) -> bool:
+    last = len(tensor.shape) - 1
+    devices = _parts_along(tensor.storage.dist, last)
+    return last >= 0 and (cut.extent, cut.devices) == (tensor.shape[last] * devices, devices)
+
+
+def _cut_of_columns(tensor: Tensor) -> _Cut | None:
+    cut = CUTS.get(tensor.storage)
+    return cut if cut is not None and _lies_along_columns(cut, tensor) else None
+
+
 def doubt_cut_pieces(op: str, operands: Sequence[Tensor]) -> None:
     """Warn where columns are cut into heads or pieces, and devices have other ones than each other."""
-    cut = next((CUTS[one.storage] for one in operands if one.storage in CUTS), None)
+    cut = next(filter(None, map(_cut_of_columns, operands)), None)
     if cut is None or _is_even(cut):
         return
     doubt(
@@ -81,9 +91,27 @@ def doubt_cut_pieces(op: str, operands: Sequence[Tensor]) -> None:
     )
 
 
+def note_product(result: Tensor) -> None:
+    _PRODUCTS.add(result.storage)
+
+
+def carry_order(source: Tensor, result: Tensor) -> None:
+    if source.storage in _PRODUCTS and source.shape == result.shape:
+        _PRODUCTS.add(result.storage)
+
+
+def are_columns_of_products(tensors: Sequence[Tensor]) -> bool:
+    """True if what is split are columns that products made: the weights may have been put in order for that."""
+    return all(
+        one.storage in _PRODUCTS
+        and all(not isinstance(word, Shard) or word.dim == len(one.shape) - 1 for word in one.storage.dist.placements)
+        for one in tensors
+    )
+
+
 def has_even_pieces(fused: Tensor) -> bool:
     """True if torch.cat put several pieces for each device side by side: cutting them apart is what was meant."""
-    cut = CUTS.get(fused.storage)
+    cut = _cut_of_columns(fused)
     return cut is not None and len(cut.pieces) > cut.devices and _is_even(cut)
 
 

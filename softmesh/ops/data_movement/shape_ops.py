@@ -289,7 +289,7 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
     return MemoryConfig(config.memory_layout, config.buffer_type, smaller)
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids", joins_columns=True)
 def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
     """Join several tensors along `dim`, on each device.
 

@@ -189,6 +189,15 @@ def contributions_are_stacked(mesh):
 
 
 @right
+def contributions_are_stacked_and_added_up(mesh):
+    for dim in (0, 1):
+        x = ttnn.reshape(contributions(mesh), (1, 1, 128, 128))
+        stacked = ttnn.to_memory_config(ttnn.all_gather(x, dim, cluster_axis=1), ttnn.L1_MEMORY_CONFIG)
+        ttnn.softmax(ttnn.sum(ttnn.typecast(stacked, ttnn.float32), dim, keepdim=True), dim=-1)
+        ttnn.relu(ttnn.experimental.fast_reduce_nc(ttnn.typecast(stacked, ttnn.bfloat16), dims=[dim]))
+
+
+@right
 def sums_and_maxima_of_rows_are_gathered_and_combined(mesh):
     for combine in (ttnn.sum, ttnn.max):
         ttnn.relu(
@@ -253,6 +262,13 @@ def a_fused_weight_is_put_in_order_device_by_device(mesh):
     fused_heads(mesh, torch.cat([torch.cat(part, -1) for part in zip(*parts, strict=True)], -1))
     whole = torch.cat([*torch.randn(3, 64, 128)], -1)
     fused_heads(mesh, whole.reshape(64, 3, 4, 32).transpose(1, 2).reshape(64, 384))
+    batch = ttnn.from_torch(
+        torch.cat([torch.randn(3, 32, 96), torch.randn(5, 32, 96)]),
+        layout=TILES,
+        device=mesh,
+        mesh_mapper=ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0)),
+    )
+    ttnn.transformer.split_query_key_value_and_split_heads(batch, num_heads=1)
     fused_heads(mesh, whole[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()])
 
 
@@ -282,3 +298,17 @@ def pieces_that_were_joined_as_they_stand_are_cut_apart(mesh):
     joined = torch.cat([*torch.randn(2, 64, 256)], -1)
     weight = ttnn.from_torch(joined, layout=TILES, device=mesh, mesh_mapper=columns)
     ttnn.split(ttnn.matmul(split(mesh, shape=(1, 32, 64)), weight), 64, 2)
+
+
+@right
+def columns_of_the_vocabulary_are_joined_on_each_device(mesh):
+    """The columns of each weight were taken from those that a device is to have."""
+    blocks = torch.randn(64, 4, 2, 32)
+    columns = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    weights = [
+        ttnn.from_torch(blocks[:, :, i].flatten(1), layout=TILES, device=mesh, mesh_mapper=columns) for i in (0, 1)
+    ]
+    x = split(mesh, shape=(1, 32, 64))
+    parts = [ttnn.to_memory_config(ttnn.linear(x, weight), ttnn.L1_MEMORY_CONFIG) for weight in weights]
+    logits = ttnn.concat([ttnn.typecast(part, ttnn.bfloat16) for part in parts], -1)
+    ttnn.to_torch(logits, mesh_composer=ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(0, -1)))[:1]
