@@ -39,14 +39,14 @@ def warn_of_other_routing(op: str, made: Any, given: dict[str, Any]) -> Any:
     routing = _ROUTINGS.get(metadata.storage)
     if routing is None:
         return made
-    axis = given["cluster_axis"]
+    axis = given.get("cluster_axis", routing.axis)  # weights of experts are no matter of an axis
     expert = _expert_elsewhere(routing.mapping, given["expert_mapping_tensor"].view_data(), metadata.view_data())
     if routing.axis not in (None, axis):
         what = f"goes along mesh axis {axis}, and the tokens went along axis {routing.axis}. Use that cluster_axis"
     elif expert is not None:
         what = (
-            f"has another expert_mapping_tensor: expert {expert} lives on another device there, whose answers it takes "
-            "for those of the expert. Give both calls one mapping"
+            f"has another expert_mapping_tensor: expert {expert} lives on another device there, and what belongs to "
+            "one expert is taken for another's. Give both calls one mapping"
         )
     else:
         return made

@@ -8,6 +8,7 @@ from softmesh.collectives.collective_operation import NOTHING_IS_SENT
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
 from softmesh.collectives.device_groups import Group, local_placement
 from softmesh.collectives.moe.expert_mapping import OneHotExpertMapping, distinct_placement, own_experts
+from softmesh.collectives.moe.routing_notes import warn_of_other_routing
 from softmesh.collectives.overload_signatures import overloaded_collective
 from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.dispatch.operand import Operand
@@ -84,6 +85,7 @@ def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     "topk_tensor expert_mapping_tensor expert_metadata_tensor | memory_config? optional_output_mapping_tensor? "
     "optional_output_reduced_tensor? reduction_size?",
     output=_remap_outputs,
+    present=warn_of_other_routing,
     **NOTHING_IS_SENT,
     results="list[Tensor]",
 )

@@ -54,6 +54,27 @@ def answers_are_combined_along_the_other_axis(mesh):
     ttnn.all_to_all_combine(answers, metadata, homes, cluster_axis=0)
 
 
+def remapped(mesh, metadata, homes):
+    weights = put(mesh, torch.rand(1, *list(metadata.shape)[1:3], EXPERTS), ttnn.bfloat16)
+    ttnn.moe_expert_token_remap(weights, homes, metadata)
+
+
+@mistake(
+    Told.WARNING,
+    "moe_expert_token_remap: the tokens were dispatched at",
+    "has another expert_mapping_tensor: expert 1 lives on another device there",
+    symptom="Answers are scaled by the weights of other experts.",
+    mend="Give all calls of a layer one mapping.",
+)
+def weights_of_experts_are_laid_out_by_another_mapping(mesh):
+    remapped(mesh, dispatched(mesh, mapping(mesh))[1], mapping(mesh, 3))
+
+
+@right
+def weights_of_experts_are_laid_out_as_the_tokens_were_dispatched(mesh):
+    remapped(mesh, dispatched(mesh, mapping(mesh))[1], mapping(mesh))
+
+
 @right
 def answers_are_combined_as_the_tokens_were_dispatched(mesh):
     """By a mapping of the same values, or one that differs in experts that no token has chosen."""
