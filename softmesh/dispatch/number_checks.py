@@ -21,7 +21,7 @@ from softmesh.tensor.joined_columns import (
     carry_order,
     carry_pieces,
     doubt_cut_pieces,
-    has_even_pieces,
+    may_be_cut,
     note_product,
 )
 from softmesh.tensor.number_doubts import (
@@ -57,7 +57,7 @@ def is_meant(definition: Definition, bound: BoundCall) -> bool:
     """True if columns were put in order for what each device does with its own, or may have been."""
     if definition.joins_columns:
         return are_columns_of_products(bound.tensors)
-    return definition.cuts_columns and has_even_pieces(bound.tensors[0])
+    return definition.cuts_columns and may_be_cut(bound.tensors[0])
 
 
 class NumberCheck:

@@ -33,6 +33,7 @@ class _Cut(NamedTuple):
 
 # Results of products, whose columns are in the order of a weight's: devices may join theirs to what they hold of it.
 _PRODUCTS: WeakSet[Storage] = WeakSet()
+_HEADS: WeakSet[Storage] = WeakSet()  # such columns with a dim of their own: one head on each device
 CUTS: WeakKeyDictionary[Storage, _Cut] = WeakKeyDictionary()
 
 
@@ -98,6 +99,9 @@ def note_product(result: Tensor) -> None:
 def carry_order(source: Tensor, result: Tensor) -> None:
     if source.storage in _PRODUCTS and source.shape == result.shape:
         _PRODUCTS.add(result.storage)
+    is_head = source.storage in _PRODUCTS and source.shape[-1] == result.shape[-1] and result.shape[-2] == 1
+    if (is_head and source.shape[-2] > 1) or source.storage in _HEADS:
+        _HEADS.add(result.storage)
 
 
 def are_columns_of_products(tensors: Sequence[Tensor]) -> bool:
@@ -109,8 +113,10 @@ def are_columns_of_products(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def has_even_pieces(fused: Tensor) -> bool:
-    """True if torch.cat put several pieces for each device side by side: cutting them apart is what was meant."""
+def may_be_cut(fused: Tensor) -> bool:
+    """True if each device has all of a head, or torch.cat put several pieces for each device side by side."""
+    if fused.storage in _HEADS:
+        return True
     cut = _cut_of_columns(fused)
     return cut is not None and len(cut.pieces) > cut.devices and _is_even(cut)
 

@@ -312,3 +312,10 @@ def columns_of_the_vocabulary_are_joined_on_each_device(mesh):
     parts = [ttnn.to_memory_config(ttnn.linear(x, weight), ttnn.L1_MEMORY_CONFIG) for weight in weights]
     logits = ttnn.concat([ttnn.typecast(part, ttnn.bfloat16) for part in parts], -1)
     ttnn.to_torch(logits, mesh_composer=ttnn.ConcatMesh2dToTensor(mesh, tuple(mesh.shape), dims=(0, -1)))[:1]
+
+
+@right
+def one_head_of_each_device_is_cut_in_halves_and_turned(mesh):
+    columns = ttnn.matmul(split(mesh, shape=(1, 32, 64)), split(mesh, None, 1, (64, 256)))
+    head = ttnn.permute(ttnn.reshape(columns, (1, 32, 1, 64)), (0, 2, 1, 3))
+    ttnn.concat([ttnn.neg(head[..., 32:]), head[..., :32]], -1)
