@@ -15,7 +15,7 @@ SHOWN = {
     "find_the_first_divergence": "First divergence: gelu",
     "break_a_link": "free of routing deadlock",
     "tell_the_cost": "busiest link",
-    "plan_a_layout": "up (Shard(1), Shard(1)), down (Shard(0), Shard(0))",
+    "plan_a_layout": "up (Replicate, Shard(1)), down (Replicate, Shard(0))",
     "grow_to_a_thousand": "1024 devices: relu",
 }
 
