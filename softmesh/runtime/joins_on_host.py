@@ -55,7 +55,7 @@ def _row(values: torch.Tensor, dim: int) -> bytes | None:
     """The first row along a dim, as bfloat16 has it; None where it tells nothing."""
     if not values.is_floating_point() or values.is_meta or not 1 < values.shape[dim] <= _LONGEST or not values.numel():
         return None
-    row = values.detach().movedim(dim, -1).reshape(-1, values.shape[dim])[0].bfloat16()
+    row = values.detach().movedim(dim, -1)[(0,) * (values.dim() - 1)].bfloat16()
     return None if bool((row == row[0]).all()) else row.cpu().view(torch.int16).numpy().tobytes()
 
 
