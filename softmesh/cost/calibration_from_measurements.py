@@ -19,6 +19,7 @@ from softmesh.cost.laws.law import Law
 from softmesh.cost.measurements import Measurement
 from softmesh.cost.repeats import contradicted
 from softmesh.cost.workloads import Chain, Dispatch, Elements, Exchange, Product, TypicalOp, Workload
+from softmesh.progress import tracked
 
 FOLDS = 5
 COVERED = 0.91  # of the rows that were left out, at least, when bands are made
@@ -234,7 +235,7 @@ def left_out(
     fold_of = {parts[at]: int(number % count) for number, at in enumerate(order)}
     found = []
     known: Fitted = {}
-    for fold in range(min(count, len(parts))):
+    for fold in tracked(range(min(count, len(parts))), "fitting the laws, each time without some rows"):
         unseen = [row for row in rows if fold_of[part(row)] == fold]
         seen = [row for row in rows if fold_of[part(row)] != fold]
         if with_bands is True:
