@@ -78,12 +78,15 @@ def as_program(file: str, args: Sequence[str], as_module: bool) -> Iterator[None
 def _printable_names(*files: str) -> Iterator[None]:
     """Keep names of files from commanding the terminal, where Python's tracebacks and warnings quote them."""
     stderr, paths = sys.stderr, "".join(map(os.path.abspath, files))
-    if printable(paths) != paths:
-        sys.stderr = cast(TextIO, PrintableStream(stderr))
+    if printable(paths) == paths:
+        yield
+        return
+    ours = sys.stderr = cast(TextIO, PrintableStream(stderr))
     try:
         yield
     finally:
-        sys.stderr = stderr
+        if sys.stderr is ours:  # the program may have put a stream of its own there
+            sys.stderr = stderr
 
 
 def execute(file: str, as_module: bool) -> None:

@@ -85,11 +85,10 @@ def counted(doing: str, total: int | None) -> Iterator[Callable[[], None]]:
         with NotebookBar(doing, total) as bar:
             yield lambda: bar.show(next(done))
     elif is_terminal():
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        with Progress(*columns, console=console(stderr=True), transient=True) as bars:
             task = bars.add_task(doing, total=total)
             yield lambda: bars.advance(task)
     else:

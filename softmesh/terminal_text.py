@@ -1,7 +1,7 @@
 """Text on its way to a terminal, with what the terminal would obey written out: names come from anywhere.
 
-All that softmesh's commands say leaves through `echo` and `console`; errors and warnings are written out when they are
-made. The output of users' programs is their own.
+Names in what softmesh's commands say leave through `echo` and `console`; errors and warnings are written out when they
+are made. The output of users' programs is their own.
 """
 
 from __future__ import annotations

@@ -130,7 +130,12 @@ _CLOSED = (
 )
 
 
+_PID = os.getpid()
+
+
 def _finalize(MPI: ModuleType) -> None:
+    if os.getpid() != _PID:  # a child of the rank, as of a daemon library: MPI is not its own to end
+        return
     if not MPI.Is_finalized() and _has_closed_sockets_of_mpi():  # MPI_Finalize would wait for mpirun, for ever
         with suppress(OSError, ValueError):
             print(f"softmesh: {_CLOSED}", file=sys.stderr, flush=True)

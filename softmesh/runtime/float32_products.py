@@ -4,7 +4,8 @@ MKL keeps its AVX-512 kernels for Intel's processors; on others oneDNN's are up 
 oneDNN for such products by one operator alone, `mkldnn::_linear_pointwise`, which has no gradient of its own and
 returns new memory. It copies the matrix of weights into an order of its own, so few rows or few numbers are no gain.
 
-The choice follows from the processor and the shapes, never from a measurement: all processes of a job make the same.
+The choice follows from the processor and the shapes, never from a measurement: processes on one kind of processor make
+the same for the same shapes.
 """
 
 from __future__ import annotations

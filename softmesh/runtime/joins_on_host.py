@@ -5,6 +5,7 @@ A tensor is known again by a row of its values, which survives a transpose, a co
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -17,15 +18,20 @@ from softmesh.strictness import is_strict
 _MOST_JOINS = 1024  # the latest ones are remembered
 _LONGEST = 1 << 18  # of a row that is remembered
 _CALLS = ("cat", "concat", "concatenate")
-_JOINS: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()  # the extents of the pieces, by a row of the result
+_JOINS: OrderedDict[bytes, tuple[int, ...]] = (
+    OrderedDict()
+)  # the extents of the pieces, by a digest of a row of the result
 
 
 def watch_joins() -> None:
     """Watch torch.cat from now on in strict mode, and leave it alone otherwise."""
     for name in _CALLS:
         call = getattr(torch, name)
-        plain = getattr(call, "__wrapped__", call)
-        setattr(torch, name, _watched(plain) if is_strict() else plain)
+        plain = getattr(call, "softmesh_plain", None)
+        if is_strict() and plain is None:
+            setattr(torch, name, _watched(call))
+        elif plain is not None and not is_strict():
+            setattr(torch, name, plain)
 
 
 def _watched(join: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -34,12 +40,28 @@ def _watched(join: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         result = join(*args, **kwargs)
         pieces = args[0] if args else kwargs.get("tensors", ())
         dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
-        if isinstance(pieces, list | tuple) and isinstance(dim, int):
+        if isinstance(pieces, list | tuple) and isinstance(dim, int) and _has_values(result):
             with torch._C.DisableTorchFunctionSubclass():  # a tensor that notes how it is used is not used here
                 _note(result, [one.shape[dim] for one in pieces if one.dim() == result.dim()], dim)
         return result
 
+    joined.softmesh_plain = join  # type: ignore[attr-defined]
+    register = getattr(torch.jit._builtins, "_register_builtin", None)
+    if register is not None:  # so that torch.jit.script still knows it
+        register(joined, "aten::cat")
     return joined
+
+
+def _has_values(result: object) -> bool:
+    """True for a plain tensor on the host; not while torch traces, compiles, maps or fakes."""
+    kind = type(result)
+    if not isinstance(result, torch.Tensor) or not (kind is torch.Tensor or kind.__module__.startswith("softmesh.")):
+        return False
+    if result.layout is not torch.strided or result.is_nested:
+        return False
+    if torch.jit.is_tracing() or torch.compiler.is_compiling() or not result.is_cpu:
+        return False
+    return not torch._C._functorch.is_functorch_wrapped_tensor(result) and not torch._C._len_torch_dispatch_stack()
 
 
 def _note(result: torch.Tensor, extents: Sequence[int], dim: int) -> None:
@@ -53,10 +75,17 @@ def _note(result: torch.Tensor, extents: Sequence[int], dim: int) -> None:
 
 def _row(values: torch.Tensor, dim: int) -> bytes | None:
     """The first row along a dim, as bfloat16 has it; None where it tells nothing."""
-    if not values.is_floating_point() or values.is_meta or not 1 < values.shape[dim] <= _LONGEST or not values.numel():
+    if (
+        not values.is_floating_point()
+        or not values.is_cpu
+        or not 1 < values.shape[dim] <= _LONGEST
+        or not values.numel()
+    ):
         return None
     row = values.detach().movedim(dim, -1)[(0,) * (values.dim() - 1)].bfloat16()
-    return None if bool((row == row[0]).all()) else row.cpu().view(torch.int16).numpy().tobytes()
+    if bool((row == row[0]).all()):
+        return None
+    return hashlib.blake2b(row.contiguous().view(torch.int16).numpy().tobytes(), digest_size=16).digest()
 
 
 def pieces_along(values: torch.Tensor, dim: int) -> tuple[int, ...] | None:

@@ -7,6 +7,7 @@ one larger tensor: most often the batch was never split.
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -71,6 +72,17 @@ class WatchedTensor(torch.Tensor):
     use: _Use | None = None
     piece: Piece | None = None
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
+        return copy.deepcopy(self._out_of_sight(), memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # what is saved is a plain tensor
+        return self._out_of_sight().__reduce_ex__(protocol)
+
+    def _out_of_sight(self) -> torch.Tensor:
+        if self.use is not None:
+            self.use.note(is_cut=True)
+        return plain(self)
+
     @classmethod
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -102,7 +114,7 @@ def _note(name: str, one: WatchedTensor, given: Sequence[torch.Tensor], result: 
     if use is None:
         return
     is_compared = any(not isinstance(other, WatchedTensor) and use.extent in other.shape for other in given)
-    is_parted = name in _SHAPES and use.extent not in result.shape
+    is_parted = name in _SHAPES and list(result.shape).count(use.extent) < list(one.shape).count(use.extent)
     use.note(name in _CUTS or is_compared or is_parted)
 
 

@@ -44,9 +44,10 @@ values, integers, and arithmetic that is exact in its last bit. The ops below ma
 and now and then in a rounded bfloat16. torch takes other kernels for other sizes, and adds up in another order. One
 process hands it the values of all devices at once, and a rank those of its own.
 
-The same program on the same number of ranks gives the same bits. On another number it gives values that agree within
-the rounding of float32. Differences come where a rank has one device, or where the elements of a device are no multiple
-of what a processor takes at once. Compare such results with a tolerance, or in one process.
+The same program on the same number of ranks, and on processors of one kind, gives the same bits. On another number it
+gives values that agree within the rounding of float32. Differences come where a rank has one device, or where the
+elements of a device are no multiple of what a processor takes at once. Compare such results with a tolerance, or in one
+process.
 
 What is made of these ops shares this with them: fused collectives such as `experimental.all_gather_matmul_async`,
 composite losses, and all backward passes.

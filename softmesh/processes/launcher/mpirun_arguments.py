@@ -174,7 +174,7 @@ def are_all_local(hosts: Iterable[str]) -> bool:
     return all(host in here for host in hosts)
 
 
-_AGENT = ("plm_ssh_agent", "plm_rsh_agent")
+_AGENT = ("plm_ssh_agent", "plm_rsh_agent", "plm")
 _SECONDS_FOR_SSH = 10.0
 
 
@@ -186,7 +186,7 @@ def check_hosts_are_found(hosts: Iterable[str], arguments: Sequence[str], enviro
     if any(sets_mca(arguments, name) or any(key.endswith(name) for key in environ) for name in _AGENT):
         return
     for host in hosts:
-        if are_all_local([host]) or _has_address(host):
+        if host.startswith("+") or are_all_local([host]) or _has_address(host):  # +n0: the first one of the list
             continue
         name = _name_for_ssh(host)
         if name is not None and name != host.lower() and (not name or _has_address(name)):

@@ -34,7 +34,7 @@ from softmesh.processes.launcher.job import Job, bound_job, check_program, check
 from softmesh.processes.launcher.job_process import Outcome, run
 from softmesh.processes.launcher.job_sweeper import swept
 from softmesh.processes.launcher.memory_kills import MemoryKills
-from softmesh.processes.launcher.mpirun import Placement, is_ulfm, mpirun_environment
+from softmesh.processes.launcher.mpirun import Placement, is_scheduled, is_ulfm, mpirun_environment
 from softmesh.processes.launcher.mpirun_arguments import are_all_local, check_hosts_are_found
 from softmesh.processes.launcher.mpirun_doors import DoorKeeper
 from softmesh.processes.launcher.options import Options, check_hosts_are_known, mode_of
@@ -227,7 +227,8 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
         return 0
     if not options.skip_executable_check:
         check_python_program(options.program, environ)
-    check_hosts_are_found(job.hosts, job.general, environ)
+    if not is_scheduled(environ):  # the daemons of a scheduler know its nodes by themselves
+        check_hosts_are_found(job.hosts, job.general, environ)
     with watch_for_hangs(len(job.ranks), job.hosts, options.keep_others) as reports:
         own = {**mpirun_environment(environ), **reports.environment}
         is_local = job.stays_here(environ)

@@ -66,16 +66,21 @@ def _numbers(value: object) -> object:
     return value if type(value) is int else None
 
 
+def _identity(variable: Variable) -> tuple[object, ...]:
+    """Which variable it is: two owners that are equal are two."""
+    return variable.code, variable.name, id(variable.owner)
+
+
 def doubt_changed(numbers: Iterable[RecordedNumber], others: Iterable[RecordedNumber]) -> None:
     """Warn of numbers whose variable holds another one now; `others` are those of all traces of the mesh.
 
     A variable that went on to be captured in another trace has done so for its sake.
     """
-    elsewhere = [given for other in others for given in other.variables]
+    elsewhere = {(*_identity(one), repr(held)) for other in others for one, held in other.variables}
     for recorded in numbers:
         for variable, held in recorded.variables:
             now = _numbers(variable.value())
-            if now is None or now == held or (variable, now) in elsewhere:
+            if now is None or now == held or (*_identity(variable), repr(now)) in elsewhere:
                 continue
             doubt(
                 f"execute_trace: {variable.name} is {now} by now, and was {held} when {recorded.op} ({recorded.site}) "
