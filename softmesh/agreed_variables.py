@@ -21,7 +21,7 @@ def agreed(name: str, default: str = "") -> str:
 
 
 def agreed_values() -> dict[str, list[str]]:
-    """What this process has for each: as it is compared, and as it is told. A file counts by its contents."""
+    """Return the values of this process by name: the form that is compared, and the form that is shown."""
     return {name: [_compared(name), os.environ.get(name, "")[:_LONGEST_VALUE]] for name in AGREED}
 
 

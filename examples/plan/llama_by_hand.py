@@ -108,7 +108,7 @@ class ByHand:
 
 
 def logits(size: str, shape: tuple[int, int], users: int = 32, keys: int = 1024, dtype: Any = ttnn.bfloat8_b) -> Any:
-    """Of the first token, as one torch tensor."""
+    """Return the logits of the first token as one torch tensor."""
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D_RING if max(shape) > 4 else ttnn.FabricConfig.FABRIC_1D)
     with ttnn.create_mesh_device(ttnn.MeshShape(*shape)) as mesh:
         model = ByHand(llama.CONFIGS[size], mesh, users, keys, dtype)

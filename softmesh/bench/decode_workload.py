@@ -39,7 +39,7 @@ class ModelShape(NamedTuple):
 
 
 def mesh_shape(shape: ModelShape, chips: int) -> tuple[int, int]:
-    """As many columns as heads of keys allow; what is left are rows."""
+    """Return the mesh with as many columns as heads of keys allow; the other chips are rows."""
     columns = math.gcd(chips, shape.kv_heads)
     return chips // columns, columns
 

@@ -179,7 +179,7 @@ class Calibration:
         return _widened(made, _FUNCTIONS_BAND) if is_another else made
 
     def correction(self, law: Law, key: str, fit: LawFit, work: Workload) -> Correction:
-        """What measured neighbours of `work` add to its law."""
+        """Return what measured neighbours of `work` add to its law."""
         if not law.keeps_points:
             return Correction(0.0, 1.0)
         if _is_by_bank(work):  # no neighbour was measured in this form

@@ -69,7 +69,7 @@ def copy_seconds(chip: Chip, size: int, *, in_l1: bool = False) -> float:
 
 
 def l1_bytes(chip: Chip) -> int:
-    """What tensors may take of the L1 of one chip: half of it, beside the circular buffers of the ops that run."""
+    """Return the L1 bytes of one chip that tensors may take: half, for running ops need circular buffers."""
     return math.prod(chip.grid()) * (chip.l1_bytes - chip.l1_base) // 2
 
 

@@ -127,7 +127,7 @@ class RowTexts(NamedTuple):
         return 0 if said is None else int(said[1])
 
     def run_values(self) -> list[float]:
-        """What each run took, in the row's unit, where the row lists them: `median of 2 runs: 3.1 3.3`."""
+        """Return the time of each run, in the row's unit, if the row lists them: `median of 2 runs: 3.1 3.3`."""
         said = _RUNS.search(self.config.lower())
         return [] if said is None else [float(word) for word in (said[2] or "").split()]
 

@@ -1,4 +1,4 @@
-"""Where the time of an estimate goes: every moment of every chip in one place, so that all shares add up to the total.
+"""Shares of the time of an estimate: every moment of every chip counts once, so that they add up to the total.
 
 A chip is *busy* while a program runs on its cores; programs that run on it at the same time share the moment. Else it
 belongs to a transfer between the chip and the host, where one runs, and to one of three reasons why nothing does:

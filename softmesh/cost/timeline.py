@@ -214,7 +214,7 @@ class Estimate:
 
     @cached_property
     def spent(self) -> TimeShares:
-        """Where the time goes, on average over the chips: all parts of it add up to `seconds`."""
+        """Time by what it is spent on, on average over the chips: the parts add up to `seconds`."""
         return time_shares(self.commands, self.meshes, self.seconds)
 
     def critical_path(self) -> list[TimedCommand]:

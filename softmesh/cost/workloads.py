@@ -68,7 +68,7 @@ class Product(NamedTuple):
 
 
 def dram_bytes(work: Product) -> int:
-    """Of operands and result outside of L1, each once."""
+    """Bytes of operands and result outside of L1, each once."""
     in0 = 0 if work.in0_in_l1 else work.batch * work.m * work.k * work.in0_tile
     in1 = 0 if work.in1_in_l1 else work.in1_count * work.k * work.n * work.in1_tile
     return in0 + in1 + (0 if work.out_in_l1 else work.batch * work.m * work.n * work.out_tile)

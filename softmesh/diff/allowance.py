@@ -48,7 +48,7 @@ def uncompared_among(ops: Iterable[OpDifference]) -> list[OpDifference]:
 
 
 def uncompared_text(uncompared: Sequence[OpDifference], of: int) -> list[str]:
-    """How many, from which line on, and by reason which: the lines of a report."""
+    """Report how many ops could not be compared, from which line on, and which by reason."""
     if not uncompared:
         return []
     first = uncompared[0]

@@ -26,7 +26,7 @@ _NOTICED, _TINY = 4.0, 1e-6  # times its band, by which a reader would be off
 
 
 class Blame:
-    """Of a comparison whose ops are all judged; `first` is the one to blame."""
+    """The search for the op to blame (`first`) in a comparison whose ops are all judged."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Blame:
         return mistake.may_be_carried or not self._is_rearranged(mistake)
 
     def _is_vouched_for(self, mistake: Judged, readers: Sequence[Judged]) -> bool:
-        """Whether a reader is right that would not be if this value were wrong: the op has another counterpart."""
+        """True if a reader is right that would not be if this value were wrong: the op has another counterpart."""
         return any(self._would_notice(reader, mistake) for reader in readers if reader.is_right)
 
     def _would_notice(self, reader: Judged, mistake: Judged) -> bool:
@@ -155,7 +155,7 @@ class Blame:
         return found
 
     def _is_rearranged(self, judged: Judged) -> bool:
-        """Whether what is off may come right again: only its order or its size is another, or it is nobody's whole.
+        """True if what is off may come right again: only its order or its size is another, or it is nobody's whole.
 
         Else what looks right later does so because little of it is left there.
         """
@@ -172,7 +172,7 @@ class Blame:
 
 
 def takes_partial(judged: Judged) -> bool:
-    """Whether the placements say that each device went on with its own contribution to a sum."""
+    """True if the placements say that each device went on with its own contribution to a sum."""
     measure, entry = judged.measure, judged.entry
     if measure is None or entry.sends:
         return False
@@ -194,7 +194,7 @@ def _writes_cache(entry: Entry) -> bool:
 
 
 def falls_apart(entry: Entry) -> bool:
-    """Whether devices hold something of their own only after the op."""
+    """True if devices hold something of their own only after the op."""
     if entry.name.endswith("pre_all_gather"):
         return False  # what it is for
     made = entry.outputs[0].dist.placements

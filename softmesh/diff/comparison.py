@@ -81,7 +81,7 @@ class Comparison:
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
 
     def _coarser(self) -> list[str]:
-        """Where the program loses precision by a coarser data type, by line."""
+        """Losses of precision by a coarser data type, by line of the program."""
         lines: dict[str, list[float]] = {}
         for one in self.ops:
             if one.verdict is Verdict.COARSER and one.figures is not None and one.coarser_than:

@@ -42,7 +42,7 @@ def _made(run: Recording, entry: Entry) -> list[Value] | None:
 
 
 def _unchanged(run: Recording, entry: Entry) -> list[Value] | None:
-    """What the op read, where its result is the same bit for bit: it only moved a value to other memory or devices."""
+    """Return what the op read if its result has the same bits: it only moved a value to other memory or devices."""
     if len(entry.inputs) != 1 or len(entry.outputs) != 1:
         return None
     read, made = value_of(run, entry.inputs[0]), value_of(run, entry.outputs[0])

@@ -63,7 +63,7 @@ def _filled(nest: Any, tensors: Sequence[torch.Tensor]) -> Any:
 
 
 def wholes(run: Recording, entry: Entry) -> Read | None:
-    """What the op read; None where some of it was not kept."""
+    """Return what the op read, or None if some of it was not kept."""
     found = [value_of(run, operand) for operand in entry.inputs]
     values = [one for one in found if one is not None]
     axes = own_axes(*values)
@@ -107,7 +107,7 @@ def inherited_error(ours: Recording, entry: Entry, theirs: Recording, other: Ent
 
 
 def made_by_device(run: Recording, entry: Entry, at: int) -> torch.Tensor | None:
-    """What the op made, put together as what it read; None where it fell apart."""
+    """Return what the op made, composed as what it read, or None if that cannot be done."""
     values = [value_of(run, one) for one in entry.inputs]
     made, axes = value_of(run, entry.outputs[at]), own_axes(*(one for one in values if one is not None))
     if made is None or not set(own_axes(made)) <= set(axes) or (axes and max(axes) >= made.dist.lead):

@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a value should be: one of the reference's run, or a part of it."""
+    """The expected value: one of the reference's run, or a part of it."""
 
     stored: Stored
     entry: Entry

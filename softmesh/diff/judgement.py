@@ -125,7 +125,7 @@ class Judgement:
         return partner
 
     def _piece(self, output: Stored) -> Expected | None:
-        """What one device's share of a value should be, where that was compared."""
+        """Return the expected share of one device, if that was compared."""
         origin = self.mine.origins.get(output.number)
         known, read = (None, None) if origin is None else (self.expected.get(origin), self._read_as.get(origin))
         if origin is None or known is None or read is None or known.piece is not None:
@@ -321,7 +321,7 @@ class Judgement:
         return [one.order for one in known if one is not None and one.order is not None]
 
     def _is_coarser(self, judged: Judged) -> bool:
-        """Whether the op rounds to a coarser type than the reference's, where nobody asked for wider ones."""
+        """True if the op rounds to a coarser type than the reference's, where nobody asked for wider ones."""
         assert judged.expected is not None
         ours, theirs = (unit(one.dtype) for one in (judged.entry.outputs[judged.output], judged.expected.stored))
         return not self._tolerances.lifted and ours > 2 * theirs > 0

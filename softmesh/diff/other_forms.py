@@ -23,7 +23,7 @@ _CLOSER = 10.0  # times, than to what the op is paired with
 
 
 class OtherForms:
-    """Of one comparison; asked of every op that is not right."""
+    """The other forms of one comparison, tried for every op that is not right."""
 
     def __init__(self, sides: Sides, pairs: Mapping[int, int]) -> None:
         self._sides, self._pairs = sides, pairs

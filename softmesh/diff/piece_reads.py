@@ -37,7 +37,7 @@ def look_for_unread(judged: Sequence[Judged], mine: Recording, theirs: Recording
 
 
 def _shares(pieces: Sequence[Judged]) -> tuple[int, set[tuple[int, ...]]]:
-    """How many shares the whole has, and which were read."""
+    """The number of shares of a whole, and those that were read."""
     found = [one.expected.piece for one in pieces if one.expected is not None and one.expected.piece is not None]
     whole = found[0].whole
     axes = [axis for axis, word in enumerate(whole.placements) if isinstance(word, Shard)]
@@ -45,7 +45,7 @@ def _shares(pieces: Sequence[Judged]) -> tuple[int, set[tuple[int, ...]]]:
 
 
 def unread_text(judged: Judged) -> str:
-    """Which shares no read takes."""
+    """Return the shares that no read takes."""
     piece = None if judged.expected is None else judged.expected.piece
     if piece is None or judged.severity > judged.band:
         return ""

@@ -37,7 +37,7 @@ def against_float32(sides: Sides, judged: Judged) -> str:
 
 
 def _before(sides: Sides, entry: Entry, partner: Entry) -> str:
-    """Where the two read different values: what the op that made the program's would make in float32."""
+    """Compute in float32 what the program's op makes, where the two sides read different values."""
     ours, reference = (
         {stored.number: one for one in run.entries if one.name not in READS for stored in one.outputs}
         for run in (sides.mine, sides.theirs)

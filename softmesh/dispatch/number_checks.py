@@ -1,4 +1,4 @@
-"""What strict mode looks for in the numbers of a call: results that their dtype does not hold, and the first NaN."""
+"""Strict-mode checks of the numbers of a call: results that their dtype does not hold, and the first NaN."""
 
 from __future__ import annotations
 

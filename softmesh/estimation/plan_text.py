@@ -66,7 +66,7 @@ def _of_what(found: LayoutPlan) -> str:
 
 
 def _bound(found: LayoutPlan) -> str:
-    """What the gap is made of; nothing where there is none."""
+    """Explain what the gap is made of; nothing if there is none."""
     ranked, least = told_apart(found.ranked_seconds, found.bound)
     if ranked == least:
         return ""

@@ -65,7 +65,7 @@ _EXACT = "ComputeKernelConfig(math_fidelity=MathFidelity::HiFi4)"  # what moreh 
 
 
 class Form(NamedTuple):
-    """How a tensor is stored, by the names of its layout and of its memory layout."""
+    """The layout and the memory layout of a tensor, by name."""
 
     layout: str  # TILE
     memory_layout: str  # INTERLEAVED

@@ -14,13 +14,13 @@ INPUT_ACTIVATIONS = ("input_tensor_a_activations", "input_tensor_b_activations")
 
 
 def activations_behind(node: GraphNode) -> tuple[UnaryWithParam, ...]:
-    """Of a product; none of any other op, and where no public op does them."""
+    """Return the activations of a product; none for other ops, or if no public op does them."""
     named = dict(zip(OPERATIONS[node.op].definition.signature.names, node.bound, strict=True))
     return activations_of(named) if node.op in ("linear", "matmul") else ()
 
 
 def takes_over(graph: OpGraph, node: GraphNode) -> bool:
-    """Whether the activation behind a product can be done by who reads it, and nobody else sees the value."""
+    """True if the activation behind a product can be done by who reads it, and nobody else sees the value."""
     (result, *others), readers = node.results, graph.consumers[node.results[0]]
     if others or len(readers) != 1 or result in graph.outputs or not activations_behind(node):
         return False

@@ -26,7 +26,7 @@ _LARGEST_PAGE = 4096  # a tile of float32
 
 
 def l1_limits(graph: OpGraph, chip: Chip) -> dict[int, int]:
-    """For each value that may stay in L1, the bytes of its largest piece that does. The shortest lives go first."""
+    """Return, by value, the largest piece that may stay in L1. Values with short live ranges go first."""
     last_uses = {number: max((node for node, _ in uses), default=-1) for number, uses in graph.consumers.items()}
     tied = _tied(graph)
     able = [
@@ -55,7 +55,7 @@ def l1_limits(graph: OpGraph, chip: Chip) -> dict[int, int]:
 
 
 def _takes_l1(node: GraphNode) -> bool:
-    """Whether the program leaves it open where its results lie, or wants them in L1, in no shards."""
+    """True if the program leaves it open where its results lie, or wants them in L1, in no shards."""
     at = OPERATIONS[node.op].definition.signature.memory_config_at
     config = None if at is None else node.bound[at]
     wanted = isinstance(config, MemoryConfig) and config.buffer_type is BufferType.L1 and not config.is_sharded()

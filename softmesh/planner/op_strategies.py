@@ -111,7 +111,7 @@ class StrategyFinder:
             return op.split_options(_without_tuning(op, whole), self.mesh_shape, self.chip, self.lines, l1_limits)
 
     def takes(self, graph: OpGraph, node: GraphNode) -> bool:
-        """Whether the op takes operands of these dtypes, and makes results of those that the graph has."""
+        """True if the op takes operands of these dtypes, and makes results of those that the graph has."""
         return bool(self.strategies(graph, node, {number: graph.values[number].dtype for number in node.operands}))
 
     def _found(
@@ -170,7 +170,7 @@ class StrategyFinder:
 
 
 def _is_sum_of(end: Layout, parts: Layout) -> bool:
-    """Whether contributions were summed to get there, and nothing else was moved: that can be done later."""
+    """True if contributions were summed to get there, and nothing else was moved: that can be done later."""
     return is_whole(end) and all(
         word == before or isinstance(before, Partial) for word, before in zip(end, parts, strict=True)
     )

@@ -187,7 +187,7 @@ class _Setup:
         return True
 
     def _is_handed_on(self, value: int) -> bool:
-        """Whether who reads it may have to do the activation behind it, which is not linear."""
+        """True if who reads it may have to do the activation behind it, which is not linear."""
         maker = self._graph.makers.get(value)
         return maker is not None and takes_over(self._graph, self._graph.nodes[maker])
 

@@ -85,7 +85,7 @@ class JobState:
             self.states[rank] = replace(state, site=site, sampled=True)
 
     def stopped(self, rank: int, is_stopped: bool) -> None:
-        """Whether the process of a rank is stopped, from who can see it."""
+        """True if the process of a rank is stopped, from who can see it."""
         state = self.states.get(rank)
         if state is not None and state.doing is Doing.COMPUTING and state.stopped != is_stopped:
             self.states[rank] = replace(state, stopped=is_stopped)

@@ -133,7 +133,7 @@ class RankChannel:
 
     @property
     def messages(self) -> int:
-        """How many were sent, at the sender's end, or taken at the receiver's."""
+        """Count the messages sent, at the sender's end, or taken, at the receiver's."""
         return self.sent + self.received
 
     @property

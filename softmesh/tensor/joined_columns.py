@@ -24,7 +24,7 @@ from softmesh.tensor.tensor import Tensor
 
 
 class _Cut(NamedTuple):
-    """How the pieces of a dim of this extent lie on devices."""
+    """Return the pieces that each device holds of a dim of this extent."""
 
     extent: int
     pieces: tuple[int, ...]

@@ -93,7 +93,7 @@ def doubt_wrapped(op: str, exact: torch.Tensor, stored: torch.Tensor, dtype: Dat
 
 
 def note_stored(made: Tensor, source: torch.Tensor, where: str) -> None:
-    """What became of a program's own numbers in the dtype it asked for."""
+    """Compare a program's own numbers with what its dtype keeps of them."""
     stored = made.view_data()
     if not is_strict() or not looks_at_numbers(stored) or source.shape != stored.shape:
         return

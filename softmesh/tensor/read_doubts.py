@@ -75,7 +75,7 @@ def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
 def watch_copies(
     tensor: Tensor, dist: Distribution, composer: MeshToTensor | None, result: torch.Tensor
 ) -> torch.Tensor:
-    """What `to_torch` hands over; in strict mode as one that notes whether copies are told apart."""
+    """Return the result of `to_torch`; in strict mode, as a tensor that notes how copies are used."""
     if not is_strict() or result.dim() != len(tensor.shape):
         return result
     if composer is None:

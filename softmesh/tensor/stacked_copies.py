@@ -49,7 +49,7 @@ _AGGREGATES: weakref.WeakKeyDictionary[Storage, tuple[int, int]] = weakref.WeakK
 
 
 class _Use:
-    """What was done with copies that lie along a dim of this `extent`."""
+    """The uses of copies along a dim of this `extent`."""
 
     def __init__(self, extent: int, text: str, is_told_unused: bool) -> None:
         self.extent = extent

@@ -1,4 +1,4 @@
-"""Whose the pages of a paged cache are, in strict mode: a page may go to another user while its user decodes on.
+"""Owners of the pages of a paged cache, in strict mode: a page may go to another user while its user decodes on.
 
 A user is a row of the page table. Pages are a user's by a fill, or by the first row that an update writes there. A fill
 with what a page holds already leaves it to its user, if the table has the page in that user's row, too. Who reads a

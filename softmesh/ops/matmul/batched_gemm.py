@@ -104,7 +104,7 @@ def _would_copy(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def plain_product(a: torch.Tensor, b: torch.Tensor) -> Multiply | None:
-    """How operands of these shapes are multiplied; None where the result is big, or oneDNN's."""
+    """Choose how operands of these shapes are multiplied; None if the result is big, or oneDNN's."""
     if _is_big(a.shape, b.shape, a.itemsize) or (a.dtype is torch.bfloat16 and _copies_many_rows(a, b)):
         return None
     if _is_for_onednn(a, b):

@@ -35,7 +35,7 @@ def told_apart(one: float, other: float) -> tuple[str, str]:
 
 
 def gap_words(plan: ChosenLayout, of_what: str = "") -> str:
-    """How far the plan may be from the optimum `of_what`, as the end of a sentence."""
+    """Say how far the plan may be from the optimum `of_what`, as the end of a sentence."""
     optimum = f"the optimum {of_what}".rstrip()
     return optimum if plan.gap < _NO_GAP else f"{optimum} takes at most {share_text(plan.gap)} less"
 
@@ -54,7 +54,7 @@ def compared(plan: ChosenLayout) -> list[Candidate]:
 
 
 def others(plan: ChosenLayout) -> list[Candidate]:
-    """Those that are not the plan, without meshes that nobody asked for where one was asked for."""
+    """Return the other candidates, without meshes that nobody asked for if one was asked for."""
     is_asked = any(isinstance(one, MeshShapeIs) for one in plan.freedom.constraints)
     return [one for one in (compared(plan) if is_asked else plan.candidates) if one.why]
 

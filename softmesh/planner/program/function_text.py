@@ -251,7 +251,7 @@ def write_parts(
 
 
 def _may_fill_l1(parts: Sequence[Block | Layers]) -> bool:
-    """Whether what a function and one of its layers make in L1 may be too much, were nothing given up on the way."""
+    """True if what a function and one of its layers make in L1 may be too much, were nothing given up on the way."""
     counts = {True: [0], False: [0]}
     for part in parts:
         is_own = isinstance(part, Block)

@@ -49,7 +49,7 @@ class MemoryKills:
         return found
 
     def _files_of_groups(self) -> Iterator[Path]:
-        """Where the control groups of this process count, in either version."""
+        """The files in which control groups count, of either version."""
         with suppress(OSError):
             for line in (self._root / "proc/self/cgroup").read_text().splitlines():
                 number, kinds, path = line.split(":", 2)

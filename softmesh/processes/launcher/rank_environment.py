@@ -108,7 +108,7 @@ def _common(rank: int, shared: SharedEnvironment) -> dict[str, str]:
 
 
 def _cache(rank: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where a rank keeps compiled kernels: a folder of its own, which is made by whoever uses it first.
+    """Return the folder of a rank's compiled kernels, its own, which is made when first used.
 
     A user's own value is passed on, one for all ranks.
     """

@@ -123,7 +123,7 @@ class Standstill:
         return "\n".join([*lines, f"  remedy: {remedy}"])
 
     def _left_behind(self, mpirun: int) -> Iterator[tuple[str, int, str]]:
-        """What ranks started and did not end: its rank, its process and its command."""
+        """A process that a rank started and did not end."""
         ranks = {process: rank for rank, (_, process) in self._explainer.ranks().items() if process}
         own = {os.getpid(), *self._sessions, *ranks, *_children_of(mpirun)}
         members = set(members_of(self._sessions))
@@ -155,7 +155,7 @@ def _runs(process: int) -> bool:
 
 
 def _children_of(process: int) -> list[int]:
-    """Those that have not ended."""
+    """Return the processes that have not ended."""
     found: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{process}/task").iterdir():

@@ -255,7 +255,7 @@ def finish(job: Job, options: Options, environ: Mapping[str, str], hint: str = "
 
 
 def _reached(hosts: Sequence[str]) -> str:
-    """How to see whether a host can be reached, as mpirun would."""
+    """Return the command that shows if a host can be reached as mpirun would reach it."""
     tried = ", ".join(f"ssh {host} true" for host in hosts[:_MOST_HOSTS])
     return f"try {tried}, and look whether {sys.executable} and this folder are there too; mpirun names a host above"
 

@@ -17,7 +17,7 @@ from softmesh.report.plans.cut_glyph import WIDTH, cut_glyph
 
 
 class Columns(NamedTuple):
-    """Where the columns of a picture begin. Without room for layers, each of them is a picture of its own."""
+    """The columns of a picture. Without room for layers, each of them is a picture of its own."""
 
     name: float
     kept: float
@@ -52,14 +52,14 @@ def plan_svg(explanation: PlanExplanation) -> str:
 
 
 def legend_svg(explanation: PlanExplanation) -> str:
-    """What the time goes into and what the marks mean, for the head of a page."""
+    """Draw what the time goes into and what the marks mean, for the head of a page."""
     panel = Panel()
     _draw_parts(panel, explanation, 0, _NARROW)
     return picture(panel, "legend", margin=_MARGIN)
 
 
 def layer_svgs(explanation: PlanExplanation) -> Iterator[tuple[str, str]]:
-    """For a page: the name of each layer, or of several that are alike, and its ops as a narrow picture."""
+    """Return, for a page, each layer's name (or that of several alike) and its ops as a narrow picture."""
     for layer, group in groupby(explanation.ops, key=lambda row: row.layer):
         rows, panel = list(group), Panel()
         _draw_headings(panel, 12, _NARROW)
@@ -109,7 +109,7 @@ def _draw_line(page: Panel, y: float, text: str, colour: str) -> float:
 
 
 def _draw_marks(page: Panel, explanation: PlanExplanation, y: float) -> float:
-    """Of the marks for tensors and moves, those that this plan has."""
+    """Return the marks for tensors and moves that this plan has."""
     mesh = explanation.plan.mesh_shape
     laid = [one for row in explanation.ops for one in (*row.kept[:2], row.result)]
     words = [[word for n, word in zip(mesh, one.layout, strict=True) if n > 1] for one in laid]

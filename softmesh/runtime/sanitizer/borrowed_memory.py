@@ -31,7 +31,7 @@ class _Copy(NamedTuple):
 
 
 class Copies:
-    """Those that may still be under way."""
+    """Return the copies that may still be in progress."""
 
     def __init__(self, report: Report) -> None:
         self._report = report

@@ -31,7 +31,7 @@ class Variable(NamedTuple):
     owner: object = None
 
     def value(self) -> object:
-        """What it holds now; None where no function that has it is running."""
+        """Return its current value, or None if no function that has it is running."""
         if isinstance(self.owner, dict):
             return self.owner.get(self.name)
         if self.owner is not None:
@@ -53,7 +53,7 @@ class RecordedNumber(NamedTuple):
 
 
 def recorded_number(op: str, argument: str, place: int, number: object) -> RecordedNumber | None:
-    """Of the call that the program is making, whose argument has this place; None where no variable gave it."""
+    """Record the variables behind this argument of the current call, or None if there is none."""
     found = [(one, _numbers(one.value())) for one in itertools.islice(_variables(argument, place), _MOST_VARIABLES)]
     known = tuple((variable, held) for variable, held in found if held is not None)
     return RecordedNumber(op, argument, number, known, user_call_site()) if known else None
@@ -67,7 +67,7 @@ def _numbers(value: object) -> object:
 
 
 def _identity(variable: Variable) -> tuple[object, ...]:
-    """Which variable it is: two owners that are equal are two."""
+    """Identify the variable: owners that are equal are still two."""
     return variable.code, variable.name, id(variable.owner)
 
 
