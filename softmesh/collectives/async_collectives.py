@@ -22,6 +22,7 @@ from softmesh.collectives.ttnn_collectives import all_gather, all_reduce, reduce
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 
 WORKERS = "num_workers_per_link? num_buffers_per_channel?"
 _GATHER_FORMS = (
@@ -70,11 +71,15 @@ def _form_of(own: Operation, doc: str, name: str, form: str, **options: Any) -> 
         return definition_of(own)(input_tensor, dim, cluster_axis=cluster_axis)
 
     define.__doc__ = doc
-    return overloaded_collective(name, form, **options)(define)
+    return overloaded_collective(name, form, kind=own.definition.kind, **options)(define)
 
 
 @overloaded_collective(
-    "experimental.all_gather_async", *_GATHER_FORMS, output=_gather_output, check=_check_gather_semaphores
+    "experimental.all_gather_async",
+    *_GATHER_FORMS,
+    kind=Kind.ALL_GATHER,
+    output=_gather_output,
+    check=_check_gather_semaphores,
 )
 def all_gather_async(
     input_tensor: Operand, dim: int, *, cluster_axis: int | None = None, use_broadcast: bool = False
@@ -89,6 +94,7 @@ def all_gather_async(
 @overloaded_collective(
     "experimental.all_gather_async_reversed",
     *_GATHER_FORMS,
+    kind=Kind.ALL_GATHER,
     output=_gather_output,
     check=_check_gather_semaphores,
 )
@@ -221,6 +227,7 @@ _REDUCE_SEMAPHORES = "barrier_semaphores{0} rs_global_semaphores{0} ag_global_se
     "num_links? subdevice_id?",
     "input_tensor buffer_tensor cluster_axis mesh_device multi_device_global_semaphore | dtype? memory_config? "
     "topology? num_links? subdevice_id? use_noc1_only? use_optimal_ccl_for_llama? fp32_dest_acc?",
+    kind=Kind.ALL_REDUCE,
     controls="memory_config dtype",
     precision="native",
     check=_check_sum,

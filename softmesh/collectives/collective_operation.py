@@ -55,6 +55,7 @@ from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial, Shard
 from softmesh.placement.rules import LINEAR_OPS
@@ -236,6 +237,7 @@ _OFF_MESH = {
 
 def collective_definition(
     name: str,
+    kind: Kind,
     define: Callable[..., CollectiveSpec],
     signature: Signature,
     *,
@@ -256,7 +258,7 @@ def collective_definition(
         "program_buffers": semaphores_of(name),
         "program_count": program_count_of(name),
     }
-    return Definition(name, define, signature, cost, precision, **(given | options))
+    return Definition(name, kind, define, signature, cost, precision, **(given | options))
 
 
 # Options of a collective in which each device reads its own piece only.
@@ -333,6 +335,7 @@ def _check_targets(op: Definition, call: BoundCall) -> None:
 def collective(
     name: str | None = None,
     *,
+    kind: Kind,
     controls: str = "memory_config",
     tuning: str = "",
     positional: str = "",
@@ -343,17 +346,17 @@ def collective(
     def register(define: Callable[..., CollectiveSpec]) -> Operation:
         known_as = name or define.__name__
         signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
-        return registered(Operation(collective_definition(known_as, define, signature, **options)))
+        return registered(Operation(collective_definition(known_as, kind, define, signature, **options)))
 
     return register
 
 
 def unlisted_collective(
-    name: str, define: Callable[..., CollectiveSpec], controls: str = "", **options: Any
+    name: str, kind: Kind, define: Callable[..., CollectiveSpec], controls: str = "", **options: Any
 ) -> Operation:
     """A collective of softmesh's own, which is not one of TT-NN's names."""
     signature = Signature(name, define, controls.split(), [])
-    return Operation(collective_definition(name, define, signature, **options))
+    return Operation(collective_definition(name, kind, define, signature, **options))
 
 
 def group_along(name: str, tensor: Tensor, axis: int | None) -> Group:

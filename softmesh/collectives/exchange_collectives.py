@@ -15,6 +15,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import BufferType
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Shard
@@ -59,6 +60,7 @@ def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
     "experimental.all_to_all_async",
     "input_tensor persistent_intermediate_buffer persistent_output_buffer in_dim out_dim "
     "multi_device_global_semaphore | num_links? memory_config? topology? subdevice_id?",
+    kind=Kind.ALL_TO_ALL,
     output="persistent_output_buffer",
 )
 def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> CollectiveSpec:
@@ -104,6 +106,7 @@ def _check_axis_given(op: str, given: Arguments) -> None:
     "experimental.all_to_all_async_generic",
     "input_tensor in_dim out_dim | persistent_output_buffer? num_links? memory_config? topology? subdevice_id? "
     "cluster_axis?",
+    kind=Kind.ALL_TO_ALL,
     output="persistent_output_buffer",
     check=_check_axis_given,
 )
@@ -145,6 +148,7 @@ def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) ->
     "experimental.neighbor_pad_async",
     "input_tensor dim:ints padding_left:ints padding_right:ints padding_mode cluster_axis:ints neighbor_semaphore "
     "barrier_semaphore | num_links:ints? memory_config? topology? persistent_output_buffer? logical_h? t_front_pad?",
+    kind=Kind.NEIGHBOURS,
     output="persistent_output_buffer",
 )
 def neighbor_pad_async(
@@ -279,6 +283,7 @@ def _padded_words(groups: Sequence[Group], dims: Sequence[int]) -> Distribution:
     "experimental.slice_reshard_async",
     "input_tensor dim output_dim_offset output_dim_shape cluster_axis final_semaphore barrier_semaphore | num_links? "
     "memory_config? topology?",
+    kind=Kind.NEIGHBOURS,
 )
 def slice_reshard_async(
     input_tensor: Operand, dim: int, output_dim_offset: int, output_dim_shape: int, cluster_axis: int

@@ -20,6 +20,7 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.ops.conv.border_sections import Border
 from softmesh.ops.data_movement.layout_conversion import copy
 from softmesh.ops.data_movement.slice_and_pad import slice_
@@ -51,7 +52,9 @@ def _border(x: Operand, *, height: int, width: int) -> Local:
     return Local(compute, rules.opaque)
 
 
-_take_border = Operation(Definition(_PAD, _border, Signature(_PAD, _border, [], []), moves_bytes, "data"))
+_take_border = Operation(
+    Definition(_PAD, Kind.MOVEMENT, _border, Signature(_PAD, _border, [], []), moves_bytes, "data")
+)
 
 
 @composite(
@@ -158,7 +161,9 @@ def _first_pixels(buffer: Operand, border: Operand) -> Local:
 
 
 _write_border = Operation(
-    Definition(_PAD, _first_pixels, Signature(_PAD, _first_pixels, [], []), moves_bytes, "data", writes=(0,))
+    Definition(
+        _PAD, Kind.MOVEMENT, _first_pixels, Signature(_PAD, _first_pixels, [], []), moves_bytes, "data", writes=(0,)
+    )
 )
 
 
@@ -193,7 +198,14 @@ def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: i
     return border
 
 
-@operation(_SCATTER, cost=moves_bytes, precision="data", controls="memory_config", kind=HaloScatter)
+@operation(
+    _SCATTER,
+    kind=Kind.MOVEMENT,
+    cost=moves_bytes,
+    precision="data",
+    controls="memory_config",
+    operation_class=HaloScatter,
+)
 def halo_scatter(
     compact_buffer: Operand,
     interior_src: Operand,
@@ -240,6 +252,7 @@ def _overwritten_border(interior_src: Operand, compact_buffer: Operand, np_paddi
 _scatter_in_place = Operation(
     Definition(
         _SCATTER,
+        Kind.MOVEMENT,
         _overwritten_border,
         Signature(_SCATTER, _overwritten_border, [], []),
         moves_bytes,

@@ -209,6 +209,7 @@ def _by_mode(own: Operation) -> Callable[[Callable[..., CollectiveSpec]], _ByMod
         name = f"collectives.{define.__name__}"
         definition = collective_definition(
             name,
+            own.definition.kind,
             define,
             Signature(name, define, [], []),
             planner=_ModePlanner,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from softmesh.arguments import ArgumentNames, Kind, refused
+from softmesh.arguments import ArgumentNames, refused
+from softmesh.arguments import Kind as ArgumentKind
 from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
 from softmesh.collectives.collective_operation import collective_definition
 from softmesh.collectives.collective_spec import CollectiveSpec
@@ -22,6 +23,7 @@ from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware import Topology
+from softmesh.kinds import Kind
 from softmesh.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Overload:
         self.required = [name for name, word in words.items() if not word.endswith("?")]
         self._known = ArgumentNames(list(words), len(first.split()), self.required)
         self.names, self.positional = self._known.names, self._known.positional
-        self._checks: dict[str, tuple[Kind, bool]] = {}  # and whether None will do
+        self._checks: dict[str, tuple[ArgumentKind, bool]] = {}  # and whether None will do
         for name, word in words.items():
             kind = word.rstrip("?").partition(":")[2] or KIND_OF.get(name, "any")
             self._checks[name] = KINDS[kind], word.endswith("?") or kind in HINTS
@@ -184,10 +186,11 @@ _TARGET = "out"  # one of the registry's names for an output tensor; no collecti
 def overloaded_collective(
     name: str,
     *forms: str,
+    kind: Kind,
     controls: str = "memory_config",
     output: str | Callable[[Arguments], Any] | None = None,
     check: Check | None = None,
-    kind: Callable[[Definition], Operation] = Operation,
+    operation_class: Callable[[Definition], Operation] = Operation,
     **options: Any,
 ) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
     """Register the collective that the decorated function defines, under TT-NN's ways of calling it."""
@@ -197,7 +200,7 @@ def overloaded_collective(
         signature = OverloadSignature(overloads, define, controls.split(), output)
         is_persistent = any(argument.startswith("persistent_") for argument in overloads.names)
         given = {"persistent_output": output is not None and is_persistent, **options}
-        return registered(kind(collective_definition(name, define, signature, **given)))
+        return registered(operation_class(collective_definition(name, kind, define, signature, **given)))
 
     return register
 

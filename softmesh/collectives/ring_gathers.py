@@ -23,6 +23,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement.placements import LOCAL
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.spec import make_spec
@@ -63,6 +64,7 @@ def _gather_of_others(
 _others_gathered = Operation(
     collective_definition(
         _NAME,
+        Kind.ALL_GATHER,
         _gather_of_others,
         OverloadSignature(
             OverloadSet(_NAME, ["input_tensor dim output_tensor | cluster_axis topology? num_links?"]),

@@ -20,6 +20,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import Distribution, distribution
 from softmesh.placement.pieces import stored_index
@@ -85,6 +86,7 @@ def _across(coord: MeshCoordinate, axis: int) -> tuple[int, ...]:
 @overloaded_collective(
     "broadcast",
     "input_tensor sender_coord | num_links? memory_config? topology? cluster_axis? subdevice_id?",
+    kind=Kind.BROADCAST,
     undefined=_reading_the_sender,
 )
 def broadcast(
@@ -135,6 +137,7 @@ def _spread_in_own_group(group: Group, sender: int) -> Callable[[torch.Tensor], 
 @overloaded_collective(
     "all_broadcast",
     "input_tensor | cluster_axis? subdevice_id? memory_config? num_links? topology? use_l1_small_for_semaphores?",
+    kind=Kind.ALL_BROADCAST,
     results="list[Tensor]",
 )
 def all_broadcast(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
@@ -168,7 +171,8 @@ class _PointToPoint(Operation):
 @overloaded_collective(
     "point_to_point",
     "input_tensor sender_coord receiver_coord | output_tensor? intermediate_tensor? topology?",
-    kind=_PointToPoint,
+    kind=Kind.POINT_TO_POINT,
+    operation_class=_PointToPoint,
     controls="",
     output="output_tensor",
     **writing_one_device("receiver_coord", sender="sender_coord"),
@@ -261,6 +265,7 @@ def _outputs(arguments: Arguments) -> list[Any] | None:
     "reduce_to_root",
     "input_tensor_l input_tensor_s input_tensor_m root_coord | scale_fp32? topology? output_tensor_l? "
     "output_tensor_s? output_tensor_m? intermediate_tensor? input_mux_cores?",
+    kind=Kind.REDUCE,
     controls="",
     output=_outputs,
     precision="float32",

@@ -32,6 +32,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.kinds import Kind
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
@@ -205,6 +206,7 @@ def _direct_output(given: Arguments) -> Any:
 @overloaded_collective(
     _DIRECT,
     "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
+    kind=Kind.REDUCE_SCATTER,
     output=_direct_output,
     precision="native",
     check=_check_direct,

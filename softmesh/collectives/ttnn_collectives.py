@@ -21,6 +21,7 @@ from softmesh.collectives.device_groups import (
 from softmesh.collectives.torch_expressions import AllGather, AllReduce, ReduceScatter, partitioned
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import whole
 from softmesh.placement.placements import REPLICATE, Shard
@@ -61,7 +62,11 @@ def dims_in_words(rank: int) -> str:
     return f"takes {-rank} to {rank - 1}" if rank else "has no dims to choose from"
 
 
-@collective(controls="memory_config output_tensor", tuning=f"subdevice_id sub_core_grids {_LINKS} {_WORKERS}")
+@collective(
+    kind=Kind.ALL_GATHER,
+    controls="memory_config output_tensor",
+    tuning=f"subdevice_id sub_core_grids {_LINKS} {_WORKERS}",
+)
 def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """Every member gets the pieces of all, side by side along `dim`."""
     rank = input_tensor.rank
@@ -89,7 +94,7 @@ def _is_native_gather(operand: Operand, at: int) -> bool:
     return operand.layout is Layout.TILE and operand.shape[at] % sides.get(at, 1) == 0
 
 
-@collective(tuning=f"subdevice_id {_LINKS}", precision="native")
+@collective(kind=Kind.ALL_REDUCE, tuning=f"subdevice_id {_LINKS}", precision="native")
 def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """Every member gets the sum over the group; it is stored once. Without an axis, over one after the other."""
 
@@ -100,6 +105,7 @@ def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Col
 
 
 @collective(
+    kind=Kind.REDUCE_SCATTER,
     controls="memory_config output_tensor",
     tuning=f"subdevice_id intermediate_memory_config {_LINKS} {_WORKERS} compute_kernel_config",
     precision="native",
@@ -131,7 +137,7 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
     return CollectiveSpec(checked_axis("reduce_scatter", cluster_axis), move, needs_line=False)
 
 
-@collective(positional="cluster_axis", **NOTHING_IS_SENT)
+@collective(kind=Kind.PARTITION, positional="cluster_axis", **NOTHING_IS_SENT)
 def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """Member g keeps chunk g, along `dim`, of its own piece. Nothing is sent."""
     rank, shape = input_tensor.rank, input_tensor.shape

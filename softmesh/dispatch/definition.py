@@ -10,6 +10,7 @@ import torch
 
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.signature import BoundCall, Signature, listed
+from softmesh.kinds import Kind
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -74,6 +75,7 @@ class CallPlanner(Protocol):
 @dataclass(frozen=True)
 class Definition:
     name: str
+    kind: Kind
     define: Define
     signature: Signature
     cost: CostRule

@@ -6,7 +6,7 @@ tensors (no values, no mesh), checks its arguments and returns a `Local`: a func
 that acts on the trailing dims and lets whatever leads broadcast, and the rule for its placements.
 That is all SPMD takes.
 
-    @operation(tuning="compute_kernel_config", cost=flops_per_element(5))
+    @operation(kind=Kind.NORM, tuning="compute_kernel_config", cost=flops_per_element(5))
     def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
         at = input_tensor.from_end(dim)
         return Local(lambda x: torch.softmax(x, at), rules.within(at))
@@ -38,6 +38,7 @@ from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.hardware.enums import BufferType
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
@@ -459,6 +460,7 @@ def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:
 def operation(
     name: str | None = None,
     *,
+    kind: Kind,
     cost: CostRule = _ONE_STEP,
     controls: str = "memory_config dtype output_tensor queue_id",
     tuning: str = "",
@@ -466,7 +468,7 @@ def operation(
     writes: str = "",
     aliases: Sequence[str] = (),
     argument_aliases: Mapping[str, str] | None = None,
-    kind: Callable[[Definition], Operation] = Operation,
+    operation_class: Callable[[Definition], Operation] = Operation,
     **options: Any,
 ) -> Callable[[Define], Operation]:
     """Register the op that the decorated function defines, under its own name or `name`.
@@ -481,7 +483,7 @@ def operation(
         written = tuple(signature.operand_names.index(operand) for operand in writes.split())
         if argument_aliases:
             signature = signature.spelled(argument_aliases)
-        made = kind(Definition(known_as, define, signature, cost, writes=written, **options))
+        made = operation_class(Definition(known_as, kind, define, signature, cost, writes=written, **options))
         return registered(made, aliases)
 
     return register

@@ -25,6 +25,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, together
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.ops.attention.sdpa_core import attend, group, mask_bias, within_window
 from softmesh.placement import rules
 from softmesh.placement.placements import REPLICATE, Placement, Shard
@@ -68,7 +69,7 @@ def _over_heads(bias: torch.Tensor | None) -> torch.Tensor | None:
 # -- all keys on every device ----------------------------------------------------------------------
 
 
-@own_operation("attention_of_rows", controls="memory_config")
+@own_operation("attention_of_rows", Kind.ATTENTION, controls="memory_config")
 def attention_of_rows(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -112,7 +113,7 @@ def _as_queries(at: rules.Situation) -> rules.Placement:
 # -- blocks of keys that travel --------------------------------------------------------------------
 
 
-@move("ring_attention", precision="float32")
+@move("ring_attention", Kind.ATTENTION, precision="float32")
 def ring_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

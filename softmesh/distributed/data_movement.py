@@ -18,6 +18,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
 from softmesh.distributed.uneven_shards import without_nested_uneven
 from softmesh.distributed.unified_op import Unified, own_operation
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.shape_ops import new_shape, reshape_local
 from softmesh.placement import rules
 from softmesh.placement.placements import Placement
@@ -26,7 +27,7 @@ from softmesh.tensor.tensor import Tensor
 # -- reshape ---------------------------------------------------------------------------------------
 
 
-@own_operation("reshape", cost=moves_bytes, precision="data", controls="memory_config")
+@own_operation("reshape", Kind.RESHAPE, cost=moves_bytes, precision="data", controls="memory_config")
 def _reshape_pieces(input_tensor: Operand, shape: Sequence[int], dims: Sequence[int | None]) -> Local:
     """Each device's piece under its own new shape; a split of dim d is one of `dims[d]` afterwards."""
     plain = reshape_local("reshape", input_tensor, shape)

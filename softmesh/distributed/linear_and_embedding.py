@@ -22,6 +22,7 @@ from softmesh.distributed.split_choices import Choice, Labels, Split, broadcast_
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.errors import MeshError
 from softmesh.hardware.activation import UnaryOpType, UnaryWithParam
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
 from softmesh.placement import rules
@@ -124,7 +125,7 @@ def _seconds(given: CallDescription, transpose_a: bool) -> Callable[[Sequence[Ex
     return seconds
 
 
-@own_operation("activation", cost=flops_per_element(8))
+@own_operation("activation", Kind.ELEMENTWISE, cost=flops_per_element(8))
 def _activated(input_tensor: Operand, each: Sequence[Activation]) -> Local:
     """One after the other; there is one at least."""
     chain = activations(each, "activation")
@@ -149,7 +150,7 @@ def blocks_along(axes: Sequence[int], lead: Sequence[int], device: torch.device)
     return number
 
 
-@own_operation("embedding_of_rows", cost=moves_bytes, precision="data", controls="dtype memory_config")
+@own_operation("embedding_of_rows", Kind.LOOKUP, cost=moves_bytes, precision="data", controls="dtype memory_config")
 def embedding_of_rows(
     input_tensor: Operand,
     weight: Operand,

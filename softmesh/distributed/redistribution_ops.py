@@ -29,6 +29,7 @@ from softmesh.distributed.redistribution import (
     REDUCE_SCATTER,
     Step,
 )
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Shard
 from softmesh.tensor.tensor import Tensor
@@ -42,12 +43,12 @@ class _TakesUneven(CollectivePlanner):
     def _check_even(self, dists: Sequence[Distribution]) -> None: ...
 
 
-def move(name: str, **options: Any) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
+def move(name: str, kind: Kind, **options: Any) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
     """A collective of the unified ops' own, which is not one of TT-NN's names."""
-    return lambda define: unlisted_collective(f"distributed.{name}", define, planner=_TakesUneven, **options)
+    return lambda define: unlisted_collective(f"distributed.{name}", kind, define, planner=_TakesUneven, **options)
 
 
-@move("partition", **NOTHING_IS_SENT)
+@move("partition", Kind.PARTITION, **NOTHING_IS_SENT)
 def partition(input_tensor: Operand, dim: int, room: int, size: int | None, *, cluster_axis: int) -> CollectiveSpec:
     """Device g keeps chunk g of `room` elements along `dim`; what is missing to `room` is filled with zeros.
 
@@ -67,7 +68,7 @@ def partition(input_tensor: Operand, dim: int, room: int, size: int | None, *, c
     return CollectiveSpec(cluster_axis, deal, needs_fabric=False)
 
 
-@move("gather")
+@move("gather", Kind.ALL_GATHER)
 def gather_uneven(input_tensor: Operand, dim: int, keep: int | None = None, *, cluster_axis: int) -> CollectiveSpec:
     """All chunks side by side; `keep` of their elements, without the filler behind them."""
 
@@ -92,7 +93,7 @@ def _nested(group: Group, dim: int) -> Distribution:
     )
 
 
-@move("all_to_all")
+@move("all_to_all", Kind.ALL_TO_ALL)
 def exchange(input_tensor: Operand, dim: int, to_dim: int, *, cluster_axis: int) -> CollectiveSpec:
     """Split along `dim` before, along `to_dim` after: every device sends a chunk to each other."""
 
@@ -104,7 +105,7 @@ def exchange(input_tensor: Operand, dim: int, to_dim: int, *, cluster_axis: int)
     return CollectiveSpec(cluster_axis, move)
 
 
-@move("contribute", **NOTHING_IS_SENT)
+@move("contribute", Kind.PARTITION, **NOTHING_IS_SENT)
 def contribute(input_tensor: Operand, *, cluster_axis: int) -> CollectiveSpec:
     """The first device along the axis keeps the value, the others hold zeros: contributions to a sum."""
 
@@ -133,7 +134,7 @@ _COMBINED: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
-@move("combine", precision="native")
+@move("combine", Kind.ALL_REDUCE, precision="native")
 def combine(input_tensor: Operand, how: str, *, cluster_axis: int) -> CollectiveSpec:
     """Every member gets the contributions of all, combined."""
 

@@ -21,6 +21,7 @@ from softmesh.distributed.redistribution_ops import Run, gather_uneven
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
@@ -69,7 +70,7 @@ def _whole_dims(given: CallDescription) -> tuple[str, ...]:
 # -- softmax ---------------------------------------------------------------------------------------
 
 
-@own_operation("softmax_statistics", cost=flops_per_element(10))
+@own_operation("softmax_statistics", Kind.NORM, cost=flops_per_element(10))
 def _softmax_statistics(input_tensor: Operand, dim: int) -> Local:
     """For each row of this device's piece its maximum, and the sum of what lies above it; in float32."""
     at = dim - input_tensor.rank
@@ -81,7 +82,7 @@ def _softmax_statistics(input_tensor: Operand, dim: int) -> Local:
     return Local(compute, rules.within(at), dtypes=(DataType.FLOAT32,))
 
 
-@own_operation("softmax_by_statistics", cost=flops_per_element(10), controls="memory_config")
+@own_operation("softmax_by_statistics", Kind.NORM, cost=flops_per_element(10), controls="memory_config")
 def _softmax_by_statistics(input_tensor: Operand, stats: Operand, dim: int) -> Local:
     at = dim - input_tensor.rank
 

@@ -34,6 +34,7 @@ from softmesh.distributed.runnable_plan import Describe, Runnable, SplitOptions,
 from softmesh.errors import ArgumentError, FabricWarning, MeshError, did_you_mean
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
+from softmesh.kinds import Kind
 from softmesh.placement.placements import REPLICATE
 from softmesh.runtime import commands
 from softmesh.runtime.commands import observed, within
@@ -313,11 +314,11 @@ def _hashable(value: Any) -> Any:
 
 
 def own_operation(
-    name: str, *, cost: CostRule | None = None, controls: str = "", **options: Any
+    name: str, kind: Kind, *, cost: CostRule | None = None, controls: str = "", **options: Any
 ) -> Callable[[Define], Operation]:
     def make(define: Define) -> Operation:
         known_as = f"distributed.{name}"
         signature = Signature(known_as, define, controls.split(), [])
-        return Operation(Definition(known_as, define, signature, cost or flops_per_element(1), **options))
+        return Operation(Definition(known_as, kind, define, signature, cost or flops_per_element(1), **options))
 
     return make

@@ -16,6 +16,7 @@ from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.attention.sdpa_core import check_keys, check_rank_4, group
 from softmesh.placement import rules
 from softmesh.placement.placements import LOCAL, Placement, Shard
@@ -61,7 +62,7 @@ class Block:
         return self.is_causal and self.step == 0
 
 
-@local_operation()
+@local_operation(Kind.ATTENTION)
 def attention_block(
     q: Operand,
     k: Operand,
@@ -125,7 +126,7 @@ def _merge(found: Sequence[torch.Tensor], works: Working, more: tuple[torch.Tens
     total[works] = after
 
 
-@local_operation()
+@local_operation(Kind.ATTENTION)
 def attention_block_gradient(
     q: Operand,
     k: Operand,

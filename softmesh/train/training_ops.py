@@ -30,6 +30,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import CostRule, Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.placement import rules
 from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
@@ -39,14 +40,14 @@ _LOSS_COST = flops_per_element(8)
 
 
 def local_operation(
-    precision: str = "float32", cost: CostRule = _LOSS_COST
+    kind: Kind, precision: str = "float32", cost: CostRule = _LOSS_COST
 ) -> Callable[[Callable[..., Local]], Operation]:
     """An op that is called here and is no name of TT-NN's."""
 
     def make(define: Callable[..., Local]) -> Operation:
         name = f"train.{define.__name__}"
         signature = Signature(name, define, ["memory_config", "dtype"], [], [])
-        return Operation(Definition(name, define, signature, cost, precision))
+        return Operation(Definition(name, kind, define, signature, cost, precision))
 
     return make
 
@@ -80,7 +81,7 @@ def _own_rows(at: rules.Situation) -> Placement:
     return LOCAL
 
 
-@local_operation()
+@local_operation(Kind.LOSS)
 def cross_entropy(logits: Operand, targets: Operand) -> Local:
     """The mean over the rows of each device."""
     _check_targets("cross_entropy", logits, targets)
@@ -98,7 +99,7 @@ def cross_entropy(logits: Operand, targets: Operand) -> Local:
     return Local(compute, _own_rows)
 
 
-@local_operation()
+@local_operation(Kind.LOSS)
 def mean_square(a: Operand, b: Operand) -> Local:
     """The mean of (a - b)**2 on each device."""
     if a.shape != b.shape:
@@ -122,12 +123,12 @@ def _over_vocabulary(at: rules.Situation) -> Placement:
     return word if word is not None else LOCAL
 
 
-@local_operation()
+@local_operation(Kind.LOSS)
 def sum_of_exponentials(logits: Operand, largest: Operand) -> Local:
     return Local(lambda x, m: (x - m).exp().sum(-1, keepdim=True), _over_vocabulary)
 
 
-@local_operation()
+@local_operation(Kind.LOSS)
 def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local:
     """The logit of each row's target where this device's slice of the vocabulary has it, else 0."""
     _check_targets("vocab_parallel_cross_entropy", logits, targets)
@@ -144,7 +145,7 @@ def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local
     return Local(compute, _over_vocabulary)
 
 
-@local_operation()
+@local_operation(Kind.LOSS)
 def vocab_gradient(
     logits: Operand, total: Operand, largest: Operand, targets: Operand, first: Operand, gradient: Operand
 ) -> Local:
@@ -172,7 +173,7 @@ def vocab_gradient(
     return Local(compute, rule)
 
 
-@local_operation("data")
+@local_operation(Kind.LOOKUP, "data")
 def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
     """Rows of this device's slice of the table; 0 for ids that other devices hold."""
     rank, rows, width = ids.rank, table.shape[-2], table.shape[-1]
@@ -223,7 +224,7 @@ def _moved(dims: dict[int, int]) -> rules.SingleRule:
     return rule
 
 
-@local_operation("data", moves_bytes)
+@local_operation(Kind.HEADS, "data", moves_bytes)
 def split_heads(x: Operand, heads: int) -> Local:
     """Queries, keys and values (batch, heads, tokens, width) from features that are, head by head, its three parts.
 
@@ -239,7 +240,7 @@ def split_heads(x: Operand, heads: int) -> Local:
     return Local(compute, _moved(_HEADS_FROM_FEATURES))
 
 
-@local_operation("data", moves_bytes)
+@local_operation(Kind.HEADS, "data", moves_bytes)
 def join_heads(x: Operand) -> Local:
     batch, heads, tokens, width = x.shape
     shape = (batch, 1, tokens, heads * width)
@@ -249,11 +250,11 @@ def join_heads(x: Operand) -> Local:
 # Collectives that training has and TT-NN has not.
 
 
-def training_collective(**options: Any) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
-    return lambda define: unlisted_collective(f"train.{define.__name__}", define, "memory_config", **options)
+def training_collective(kind: Kind, **options: Any) -> Callable[[Callable[..., CollectiveSpec]], Operation]:
+    return lambda define: unlisted_collective(f"train.{define.__name__}", kind, define, "memory_config", **options)
 
 
-@training_collective()
+@training_collective(Kind.POINT_TO_POINT)
 def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> CollectiveSpec:
     def move(group: Group) -> GroupComputation:
         (axis,) = group.axes
@@ -271,7 +272,7 @@ def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Colle
 # or not tiles do. Nothing is sent.
 
 
-@training_collective(**NOTHING_IS_SENT)
+@training_collective(Kind.PARTITION, **NOTHING_IS_SENT)
 def own_slice(input_tensor: Operand, dim: int, *, cluster_axis: int) -> CollectiveSpec:
     at, shape = input_tensor.dim(dim, "dim"), input_tensor.shape
 

@@ -25,6 +25,7 @@ from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.collectives.undefined_results import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement.distribution import Extents
@@ -61,6 +62,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     "all_to_all_dispatch",
     "input_tensor expert_indices_tensor expert_mapping_tensor | cluster_axis? output_tensors? num_links? topology? "
     "memory_config? subdevice_id? output_concat_dim?",
+    kind=Kind.ALL_TO_ALL,
     output="output_tensors",
     **writing_rows(),
     results="list[Tensor]",
@@ -136,6 +138,7 @@ def _dispatched(
     "all_to_all_combine",
     "input_tensor expert_metadata_tensor expert_mapping_tensor | local_reduce? output_shard_dim? cluster_axis? "
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
+    kind=Kind.ALL_TO_ALL,
     output="output_tensor",
     **writing_rows(picks=True, on_zeros=True),
     present=warn_of_other_routing,
@@ -224,6 +227,7 @@ _OP = "experimental.all_to_all_dispatch_metadata"
     "input_tensor expert_indices_tensor expert_scores_tensor expert_mapping_tensor | shared_expert_ids:ints? "
     "cluster_axis? output_tensors? num_links? drain_sync_tilizer_core? worker_mode? dispatch_algorithm? "
     "worker_core_range_set? mux_core_range_set? cross_device_semaphore?",
+    kind=Kind.ALL_TO_ALL,
     controls="",
     output="output_tensors",
     **writing_rows(),

@@ -18,12 +18,13 @@ from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.collectives.undefined_results import PICKING_ROWS
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.moe.routed_experts import check_split
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import Tensor
 
-_products = unlisted_collective(OP, expert_products, **PICKING_ROWS)
+_products = unlisted_collective(OP, Kind.PRODUCT, expert_products, **PICKING_ROWS)
 
 
 @composite(
@@ -135,6 +136,7 @@ _FUSED = "experimental.deepseek_moe_fast_reduce_nc_fused"
     _FUSED,
     "input_tensor expert_indices_tensor expert_mapping_tensor reduce_dim:int | split_size:int cluster_axis "
     "output_memory_config? scores_tensor? num_shared_experts? shared_expert_scale? compute_kernel_config?",
+    kind=Kind.REDUCTION,
     controls="output_memory_config",
     **PICKING_ROWS,
     results="list[Tensor]",

@@ -13,6 +13,7 @@ from softmesh.collectives.overload_signatures import overloaded_collective
 from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -23,6 +24,7 @@ from softmesh.tensor.dtype import DataType, Layout
     "moe_routing_remap",
     "routing_weights_tensor non_zero_weight_size:int expert_parallel_size:int cluster_axis | memory_config? "
     "optional_output_tensor?",
+    kind=Kind.ROUTING,
     output="optional_output_tensor",
     **NOTHING_IS_SENT,
 )
@@ -84,6 +86,7 @@ def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     "moe_expert_token_remap",
     "topk_tensor expert_mapping_tensor expert_metadata_tensor | memory_config? optional_output_mapping_tensor? "
     "optional_output_reduced_tensor? reduction_size?",
+    kind=Kind.ROUTING,
     output=_remap_outputs,
     present=warn_of_other_routing,
     **NOTHING_IS_SENT,

@@ -16,6 +16,7 @@ from softmesh.collectives.ttnn_collectives import checked_axis
 from softmesh.collectives.undefined_results import note_written, poison, writing_rows
 from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.embedding.embedding import rows_of_each
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -37,6 +38,7 @@ class _Sizes(NamedTuple):
     "batch_size:int seq_size:int select_experts_k:int cluster_axis topology? num_links? token_parallel_core_dim:int "
     "data_parallel_core_dim:int worker_cores mux_core_range_set | memory_config? output_tensor? "
     "optional_cross_device_semaphore?",
+    kind=Kind.ALL_TO_ALL,
     output="output_tensor",
     **writing_rows(picks=True),
 )

@@ -13,6 +13,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.kinds import Kind
 from softmesh.ops.attention.key_ranges import ranges_in_order
 from softmesh.ops.attention.page_tables import check_table, geometry, positions_in_order, reinterpret_tiles
 from softmesh.ops.attention.sdpa_core import (
@@ -35,7 +36,7 @@ _LATENT = "transformer.chunked_flash_mla_prefill"
 Data = torch.Tensor | None
 
 
-@operation(_CHUNKED, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_CHUNKED, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
 def chunked_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -89,7 +90,7 @@ def chunked_scaled_dot_product_attention(
     )
 
 
-@operation(_LATENT, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_LATENT, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
 def chunked_flash_mla_prefill(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -14,6 +14,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.ops.attention.page_tables import read_on_cores
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
@@ -39,7 +40,7 @@ Data = torch.Tensor | None
 Fetch = Callable[[slice, Data], tuple[torch.Tensor, torch.Tensor]]
 
 
-@operation(_DECODE, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_DECODE, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
 @read_on_cores(cur_pos_tensor=1)
 def scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
@@ -254,6 +255,7 @@ _PLAIN = "experimental.attn_matmul"
 _GROUPED = "experimental.group_attn_matmul"
 _CACHED = "experimental.attn_matmul_from_cache"
 _OPTIONS: dict[str, Any] = {
+    "kind": Kind.ATTENTION,
     "tuning": "compute_with_storage_grid_size compute_kernel_config",
     "needs_tile": True,
     "floats_only": True,

@@ -15,6 +15,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
@@ -29,7 +30,12 @@ def _with_state(op: str, made: Any, given: dict[str, Any]) -> Any:
 
 
 @operation(
-    _CHUNKED, controls="memory_config", tuning=_TUNING, present=_with_state, results="tuple[Tensor, Tensor | None]"
+    _CHUNKED,
+    kind=Kind.ATTENTION,
+    controls="memory_config",
+    tuning=_TUNING,
+    present=_with_state,
+    results="tuple[Tensor, Tensor | None]",
 )
 def chunk_gated_delta_rule(
     q: Operand,
@@ -137,7 +143,7 @@ def _check_rows(op: str, *operands: Operand) -> None:
             raise MeshError(f"{op}: {operand.name} must be [1, 1, rows, columns], got {list(operand.shape)}.")
 
 
-@operation(_SCAN, **_OPTIONS | {"needs_tile": False})
+@operation(_SCAN, kind=Kind.SCAN, **_OPTIONS | {"needs_tile": False})
 def prefix_scan(a: Operand, bx: Operand, h_prev: Operand) -> Local:
     """h[t] = a[t] * h[t - 1] + bx[t] down the rows of a and bx [1, 1, s, n], from h_prev [1, 1, 1, n] on.
 
@@ -165,7 +171,7 @@ def prefix_scan(a: Operand, bx: Operand, h_prev: Operand) -> Local:
     return Local(compute, rules.along({3: [(0, 3), (1, 3), (2, 3)]}))
 
 
-@operation(_SUM, **_OPTIONS)
+@operation(_SUM, kind=Kind.REDUCTION, **_OPTIONS)
 def hc_sum_reduce(input: Operand) -> Local:
     """[1, 1, s, n * 32] -> [1, 1, s, n]: the sum of each 32 columns."""
     _check_rows(_SUM, input)
@@ -182,7 +188,7 @@ def _summed_columns(at: rules.Situation) -> rules.Placement:
     return rules.LOCAL if uneven else word
 
 
-@operation(_PRODUCT, **_OPTIONS)
+@operation(_PRODUCT, kind=Kind.ELEMENTWISE, **_OPTIONS)
 def repeat_and_interleave_eltwise_mul(a: Operand, b: Operand) -> Local:
     """a [1, 1, s, 32], repeated n times, times b [1, 1, s, n], each column 32 times: [1, 1, s, n * 32].
 

@@ -11,6 +11,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.attention.head_shards import in_tiles, split_shards
 from softmesh.ops.attention.qkv_heads import (
     by_groups,
@@ -24,7 +25,7 @@ from softmesh.ops.attention.qkv_heads import (
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE
 
-_TILED: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "needs_tile": True}
+_TILED: dict[str, Any] = {"kind": Kind.HEADS, "cost": moves_bytes, "precision": "data", "needs_tile": True}
 _SEQUENCES = "[batch, 1, sequence, features]"
 _SPLIT = "transformer.split_query_key_value_and_split_heads"
 _BERT = "experimental.split_query_key_value_and_split_heads"

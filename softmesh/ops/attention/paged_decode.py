@@ -14,6 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.kinds import Kind
 from softmesh.ops.attention.decode import (
     Data,
     DecodeStep,
@@ -186,7 +187,9 @@ def _from_pages(
     return fetch
 
 
-@operation(_PAGED, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages)
+@operation(
+    _PAGED, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages
+)
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
@@ -280,7 +283,7 @@ def _paged_step(
 # -- keys that hold the values too -----------------------------------------------------------------
 
 
-@operation(_LATENT, precision="data", controls="memory_config", tuning=TUNING)
+@operation(_LATENT, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
 @read_on_cores(cur_pos_tensor=1)
 def flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
@@ -316,7 +319,14 @@ def flash_multi_latent_attention_decode(
     return Local(compute, rule, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * k.shape[2]))
 
 
-@operation(_PAGED_LATENT, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages)
+@operation(
+    _PAGED_LATENT,
+    kind=Kind.ATTENTION,
+    precision="data",
+    controls="memory_config",
+    tuning=TUNING,
+    check=doubt_moved_pages,
+)
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_flash_multi_latent_attention_decode(
     input_tensor_q: Operand,

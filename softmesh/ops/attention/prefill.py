@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.ops.attention.key_ranges import KeyRanges, overlap, ranges_between, ranges_in_order
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
@@ -41,7 +42,9 @@ _LATENT = "transformer.flash_mla_prefill"
 Data = torch.Tensor | None
 
 
-@operation(_PREFILL, precision="data", controls="memory_config", tuning=f"{TUNING} attn_mask_block_map")
+@operation(
+    _PREFILL, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=f"{TUNING} attn_mask_block_map"
+)
 def scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -159,6 +162,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
 
 @operation(
     _LATENT,
+    kind=Kind.ATTENTION,
     precision="data",
     controls="memory_config",
     tuning=TUNING,
@@ -223,7 +227,7 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
 _JOINT = "transformer.joint_scaled_dot_product_attention"
 
 
-@operation(_JOINT, precision="data", controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
+@operation(_JOINT, kind=Kind.ATTENTION, precision="data", controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
 def joint_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

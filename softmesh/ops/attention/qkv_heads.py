@@ -18,6 +18,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.hardware.memory_config import BufferType, MemoryConfig, TensorMemoryLayout
+from softmesh.kinds import Kind
 from softmesh.ops.attention.head_shards import (
     decode_shards,
     in_tiles,
@@ -27,7 +28,7 @@ from softmesh.ops.attention.head_shards import (
 from softmesh.placement import rules
 from softmesh.tensor.dtype import TILE_SIZE
 
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
+_OPTIONS: dict[str, Any] = {"kind": Kind.HEADS, "cost": moves_bytes, "precision": "data"}
 
 
 def moved_placement(at: rules.Situation, index: int, dims: Mapping[int, int], output: int = 0) -> rules.Placement:

@@ -19,6 +19,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.ops.attention.blockwise import Attended, attended
 from softmesh.ops.attention.key_ranges import ranges_in_order
 from softmesh.ops.attention.page_tables import check_table, positions_in_order
@@ -73,7 +74,7 @@ def _check_causal(is_causal: bool, has_joint: bool, has_sink: bool) -> None:
         raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
 
 
-@operation(JOINT, controls="", tuning="")
+@operation(JOINT, kind=Kind.ATTENTION, controls="", tuning="")
 def ring_joint_attention(
     q: Operand,
     k: Operand,
@@ -140,7 +141,7 @@ def _result_dtype(q: Operand) -> DataType:
     return DataType.FLOAT32 if q.dtype is DataType.FLOAT32 else DataType.BFLOAT16
 
 
-@operation(LATENT, controls="", tuning="")
+@operation(LATENT, kind=Kind.ATTENTION, controls="", tuning="")
 def ring_latent_attention(
     q: Operand,
     kv: Operand,
@@ -193,7 +194,13 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
     return rule
 
 
-@operation(DISTRIBUTED, precision="data", controls="memory_config", tuning="program_config compute_kernel_config")
+@operation(
+    DISTRIBUTED,
+    kind=Kind.ATTENTION,
+    precision="data",
+    controls="memory_config",
+    tuning="program_config compute_kernel_config",
+)
 def ring_distributed_attention(
     q: Operand,
     k: Operand,

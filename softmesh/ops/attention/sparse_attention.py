@@ -15,6 +15,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import SparseKVFormat
+from softmesh.kinds import Kind
 from softmesh.ops.attention.sdpa_core import (
     attend,
     causal_window_mask,
@@ -41,7 +42,7 @@ _NOTHING = 2**32 - 1  # the index of no key
 Data = torch.Tensor | None
 
 
-@operation(SCORE, controls="", tuning="program_config compute_kernel_config", **ON_MESH_AXES)
+@operation(SCORE, kind=Kind.ATTENTION, controls="", tuning="program_config compute_kernel_config", **ON_MESH_AXES)
 def indexer_score_dsa(
     q: Operand,
     k: Operand,
@@ -115,7 +116,14 @@ def _check_score(q: Operand, k: Operand, weights: Operand) -> None:
         )
 
 
-@operation(_TOPK, cost=flops_per_element(8), precision="data", controls="", tuning="subdevice_id sub_core_grids")
+@operation(
+    _TOPK,
+    kind=Kind.SELECTION,
+    cost=flops_per_element(8),
+    precision="data",
+    controls="",
+    tuning="subdevice_id sub_core_grids",
+)
 def topk_large_indices(
     input_tensor: Operand,
     *,
@@ -204,7 +212,9 @@ def _over_chosen(
     return torch.cat(parts, -2).flatten(-4, -3)
 
 
-@operation(_SPARSE, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES)
+@operation(
+    _SPARSE, kind=Kind.ATTENTION, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES
+)
 def sparse_sdpa(
     q: Operand,
     kv: Operand,
@@ -286,6 +296,7 @@ def _check_sparse(q: Operand, kv: Operand, indices: Operand, form: SparseKVForma
 
 @operation(
     _BLOCKS,
+    kind=Kind.ATTENTION,
     precision="data",
     controls="",
     tuning=f"{_TUNING} enable_kv_block_cache",

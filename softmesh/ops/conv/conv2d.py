@@ -19,6 +19,7 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import Conv2dConfig, Conv2dDRAMSliceHeight, Conv2dSliceConfig, PaddingMode
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
+from softmesh.kinds import Kind
 from softmesh.ops.conv.conv_weights import (
     as_forward,
     four_dims,
@@ -71,7 +72,9 @@ def _program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
     return images.spec, config.weights_dtype or weight.dtype, len(bias), repr(others)
 
 
-@operation("conv2d", controls="dtype memory_config", tuning="compute_config", program_key=_program)
+@operation(
+    "conv2d", kind=Kind.CONVOLUTION, controls="dtype memory_config", tuning="compute_config", program_key=_program
+)
 def _conv2d(
     *,
     input_tensor: Operand,
@@ -243,7 +246,7 @@ def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int,
     return rows, columns
 
 
-@operation(_OP, controls="dtype memory_config", tuning="compute_config", program_key=_program)
+@operation(_OP, kind=Kind.CONVOLUTION, controls="dtype memory_config", tuning="compute_config", program_key=_program)
 def _conv_transpose2d(
     *,
     input_tensor: Operand,

@@ -17,6 +17,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.hardware import Conv3dConfig
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.ops.conv.border_sections import Border
 from softmesh.ops.conv.conv_weights import on_mesh
 from softmesh.ops.conv.mesh_convolution import convolve
@@ -43,7 +44,7 @@ def _block(op: str, channels: int, C_in_block: int) -> int:
     return block
 
 
-@operation(_PREPARE, cost=moves_bytes, precision="data", on_host=True, controls="")
+@operation(_PREPARE, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", on_host=True, controls="")
 def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, alignment: int = 32) -> Local:
     """[out, C/groups, kt, kh, kw] as rows of blocks of input channels, each block a kernel after the other, by out.
 
@@ -115,7 +116,7 @@ def _rule(at: rules.Situation) -> rules.Placement:
     return found.pop() if len(found) == 1 else rules.LOCAL
 
 
-@operation(_OP, controls="memory_config", tuning="compute_kernel_config")
+@operation(_OP, kind=Kind.CONVOLUTION, controls="memory_config", tuning="compute_kernel_config")
 def _conv3d(
     *,
     input_tensor: Operand,

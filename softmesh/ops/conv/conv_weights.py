@@ -18,6 +18,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, did_you_mean
 from softmesh.hardware import Conv2dConfig
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import pair
 from softmesh.ops.data_movement.layout_conversion import to_layout
 from softmesh.ops.data_movement.shape_ops import unsqueeze
@@ -27,7 +28,13 @@ from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import StorageType, Tensor
 from softmesh.tensor.transfer import to_device
 
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "on_host": True, "controls": "dtype"}
+_OPTIONS: dict[str, Any] = {
+    "kind": Kind.MOVEMENT,
+    "cost": moves_bytes,
+    "precision": "data",
+    "on_host": True,
+    "controls": "dtype",
+}
 
 # What TT-NN asks for to choose a form of the weights that suits the core grid.
 _STEERING = (

@@ -20,6 +20,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
@@ -269,18 +270,18 @@ def _filled(tensor: Operand, layout: Layout | None, constant: float | None = Non
     return Local(compute, as_split, layouts=(layout or tensor.layout,))
 
 
-@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     """`fill_value` in the shape and placement of `tensor`."""
     return _filled(tensor, layout)
 
 
-@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 0)
 
 
-@operation(**_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
 def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
@@ -294,6 +295,7 @@ def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking:
 
 
 @operation(
+    kind=Kind.CREATION,
     **{**_LIKE, "controls": "dtype memory_config"},
     tuning="device",
     positional="dtype layout device memory_config",
@@ -306,6 +308,7 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
 
 
 @operation(
+    kind=Kind.CREATION,
     cost=moves_bytes,
     precision="data",
     controls="dtype memory_config",
@@ -321,7 +324,7 @@ def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
 def fill(input_tensor: Operand, fill_value: Value) -> Local:
     """`fill_value` in the shape, dtype and split of the tensor."""
     return _filled(input_tensor, None)
@@ -346,7 +349,7 @@ def _check_four(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: any {list(operand.shape)} must have 4 dims; its values do not matter.")
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config")
 def fill_rm(
     N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand, val_hi: Value, val_lo: Value
 ) -> Local:
@@ -355,7 +358,7 @@ def fill_rm(
     return _corner("fill_rm", (N, C, H, W), (hOnes, wOnes))
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config")
 def fill_ones_rm(N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand) -> Local:
     """As `fill_rm`, with 1 and 0."""
     _check_four("fill_ones_rm", any)
@@ -376,13 +379,13 @@ def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local
     return Local(lambda x: cut(x, diagonal), rule)
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
 def tril(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 above the diagonal of the last two dims."""
     return _triangle("tril", input_tensor, diagonal, is_lower=True)
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
 def triu(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 below the diagonal of the last two dims."""
     return _triangle("triu", input_tensor, diagonal, is_lower=False)
@@ -402,7 +405,7 @@ def moreh_full(
     return full(shape, fill_value, dtype, layout, device, memory_config)
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="")
 def composite_example(input_tensor: Operand) -> Local:
     """TT-NN's example of an op that is made of others: a copy."""
     return Local(torch.clone, rules.keeping)

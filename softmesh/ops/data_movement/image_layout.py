@@ -20,6 +20,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import Layout
@@ -116,7 +117,7 @@ def in_shards_of(images: Operand, rows: Fraction, columns: int = 1) -> MemoryCon
     return MemoryConfig(config.memory_layout, config.buffer_type, shards)
 
 
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
+_OPTIONS: dict[str, Any] = {"kind": Kind.MOVEMENT, "cost": moves_bytes, "precision": "data"}
 
 
 def _paddings(op: str, padding: Sequence[int]) -> list[int]:

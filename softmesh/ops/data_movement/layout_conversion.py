@@ -25,6 +25,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.convert import to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
@@ -55,6 +56,7 @@ def _row_major_dtype(operand: Operand) -> DataType:
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     **_OPTIONS,
     on_host=True,
     controls="memory_config output_tensor",
@@ -106,6 +108,7 @@ def _cast_on_host(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor]
 
 
 @operation(
+    kind=Kind.LAYOUT,
     **_OPTIONS,
     on_host=True,
     controls="memory_config",
@@ -151,7 +154,7 @@ def _check_untiled(tensor: Operand, layout: Layout) -> None:
 _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
 
 
-@operation(**_OPTIONS, controls="memory_config dtype queue_id", tuning=_TILIZE_TUNING)
+@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config dtype queue_id", tuning=_TILIZE_TUNING)
 def tilize(input_tensor: Operand) -> Local:
     """Row-major to tiles; the last two dims must already be whole tiles."""
     height, width = input_tensor.spec.tile.tile_shape
@@ -164,13 +167,13 @@ def tilize(input_tensor: Operand) -> Local:
     return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
-@operation(**_OPTIONS, controls="memory_config output_dtype", tuning="use_multicore sub_core_grids")
+@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config output_dtype", tuning="use_multicore sub_core_grids")
 def tilize_with_zero_padding(input_tensor: Operand) -> Local:
     """Row-major to tiles; what is missing to whole tiles is padding."""
     return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
-@operation(**_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
+@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
 def tilize_with_val_padding(input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float) -> Local:
     """Row-major to tiles, padded up to `output_tensor_shape`; the values stay the logical ones."""
     wanted, shape = [int(n) for n in output_tensor_shape], input_tensor.shape or (1, 1)
@@ -211,7 +214,13 @@ def _check_untilize(definition: Definition, call: BoundCall) -> None:
         )
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids", check=_check_untilize)
+@operation(
+    kind=Kind.LAYOUT,
+    **_OPTIONS,
+    controls="memory_config queue_id",
+    tuning="use_multicore sub_core_grids",
+    check=_check_untilize,
+)
 def untilize(input_tensor: Operand) -> Local:
     """Tiles to row-major."""
     return Local(_same, rules.keeping, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
@@ -220,7 +229,7 @@ def untilize(input_tensor: Operand) -> Local:
 untilize_force_native = untilize_force_codegen = untilize  # TT-NN's two kernels for it
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
+@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
 def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[int]) -> Local:
     """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim; it may lie in the padding."""
     ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
@@ -240,7 +249,7 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     )
 
 
-@operation(**_OPTIONS, controls="output_tensor", positional="output_tensor")
+@operation(kind=Kind.RELOCATION, **_OPTIONS, controls="output_tensor", positional="output_tensor")
 def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
     """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
     if not isinstance(memory_config, MemoryConfig):
@@ -265,6 +274,7 @@ def _by_memory_config(_: Signature, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 @operation(
+    kind=Kind.RELOCATION,
     **_OPTIONS,
     controls="output_dtype preallocated_output",
     tuning="keep_l1_aligned",
@@ -315,20 +325,27 @@ def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
     return CoreRangeSet([CoreRange(CoreCoord(0, 0), CoreCoord(extent.x - 1, extent.y - 1))])
 
 
-@operation(**_OPTIONS, controls="output_dtype queue_id", tuning="is_l1_aligned", positional="output_dtype")
+@operation(
+    kind=Kind.RELOCATION,
+    **_OPTIONS,
+    controls="output_dtype queue_id",
+    tuning="is_l1_aligned",
+    positional="output_dtype",
+)
 def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
     """Back from cores to interleaved pages."""
     config = memory_config or DRAM_MEMORY_CONFIG
     return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
 
 
-@operation(**_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
+@operation(kind=Kind.COPY, **_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""
     return Local(torch.clone, rules.keeping, exact=_same, **in_place_of(input))
 
 
 @operation(
+    kind=Kind.COPY,
     **_OPTIONS,
     controls="memory_config dtype output_tensor queue_id",
     positional="output_tensor",

@@ -13,10 +13,16 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered, gradients_on_each_device
 from softmesh.placement import rules
 
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "floats_only": True, "results": "list[Tensor | None]"}
+_OPTIONS: dict[str, Any] = {
+    "kind": Kind.MOVEMENT,
+    "cost": moves_bytes,
+    "floats_only": True,
+    "results": "list[Tensor | None]",
+}
 _BOTH = ("input_a_grad", "input_b_grad")
 _INTO = "are_required_outputs input_a_grad input_b_grad"
 
@@ -79,7 +85,9 @@ def repeat_bw(grad_tensor: Operand, input_tensor: Operand, shape: Sequence[int])
     return Local(gradients_on_each_device(repeated, grad_tensor, input_tensor), rules.opaque)
 
 
-@operation(cost=flops_per_element(4), floats_only=True, results="list[Tensor]", controls="memory_config")
+@operation(
+    kind=Kind.MOVEMENT, cost=flops_per_element(4), floats_only=True, results="list[Tensor]", controls="memory_config"
+)
 def prod_bw(grad_tensor: Operand, input_tensor: Operand, *, dim: int | None = None) -> Local:
     """[the gradient of what was multiplied along `dim`, or altogether]."""
     along = None if dim is None else input_tensor.dim(dim)

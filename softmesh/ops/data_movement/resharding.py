@@ -25,6 +25,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
@@ -35,7 +36,7 @@ from softmesh.tensor.tensor import Tensor
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-@operation("move", **_OPTIONS, controls="memory_config")
+@operation("move", kind=Kind.COPY, **_OPTIONS, controls="memory_config")
 def _move(input_tensor: Operand) -> Local:
     """The same values in new memory."""
     return Local(torch.clone, rules.keeping, **in_place_of(input_tensor))
@@ -61,7 +62,7 @@ def reallocate(tensor: Tensor, memory_config: MemoryConfig | None = None) -> Ten
     return move(tensor, memory_config=memory_config)
 
 
-@operation(**_OPTIONS, controls="output_tensor", positional="output_tensor")
+@operation(kind=Kind.RELOCATION, **_OPTIONS, controls="output_tensor", positional="output_tensor")
 def reshard(input_tensor: Operand, output_memory_config: MemoryConfig) -> Local:
     """From one way of lying on cores to another."""
     if not output_memory_config.is_sharded():
@@ -92,7 +93,7 @@ def _row_slice_rule(at: rules.Situation) -> rules.Placement:
     return word.at(len(at.out_shape) - 1) if word.dim == len(at.shape) - 1 else rules.LOCAL
 
 
-@operation(**_OPTIONS, controls="output_dtype")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="output_dtype")
 def interleaved_to_sharded_partial(
     input_tensor: Operand,
     grid: CoreCoord | Sequence[int] | CoreRangeSet,
@@ -118,6 +119,7 @@ def interleaved_to_sharded_partial(
 
 @operation(
     "sharded_to_interleaved_partial",
+    kind=Kind.MOVEMENT,
     **_OPTIONS,
     controls="memory_config",
     tuning="output_dtype",
@@ -173,7 +175,7 @@ class _FillPadding(Operation):
         return super().invoke(args, kwargs, call)
 
 
-@operation(**_OPTIONS, controls="memory_config", kind=_FillPadding)
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config", operation_class=_FillPadding)
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
     """The same values, and `fill_value` between them and the ends of their tiles.
 
@@ -186,6 +188,7 @@ def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Loca
 
 @operation(
     "experimental.typecast",
+    kind=Kind.ELEMENTWISE,
     **_OPTIONS,
     controls="memory_config optional_output_tensor",
     positional="memory_config optional_output_tensor",
@@ -214,6 +217,7 @@ def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, 
 
 @operation(
     "experimental.quasar.typecast",
+    kind=Kind.ELEMENTWISE,
     **_OPTIONS,
     controls="memory_config optional_output_tensor",
     tuning="sub_core_grids",
@@ -241,7 +245,7 @@ _BITS = {
 }
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
 def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
     """The same bits, read as another dtype of the same size."""
     source = input_tensor.dtype
@@ -282,7 +286,7 @@ def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
         )
 
 
-@operation("experimental.broadcast_to", **_OPTIONS, controls="memory_config output")
+@operation("experimental.broadcast_to", kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output")
 def broadcast_to(input: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`, adding dims in front."""
     sizes, rank = [int(n) for n in output_shape], input.rank

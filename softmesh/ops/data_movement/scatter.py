@@ -12,11 +12,12 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "controls": "memory_config"}
+_OPTIONS: dict[str, Any] = {"kind": Kind.LOOKUP, "cost": moves_bytes, "controls": "memory_config"}
 _REDUCTIONS = {
     "add": "sum",
     "sum": "sum",
@@ -141,7 +142,7 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 # -- parts of a batch: some replaced (indexed_fill), or all added up (fast_reduce_nc) ----------------
 
 
-@operation(cost=moves_bytes, precision="data", controls="memory_config")
+@operation(kind=Kind.LOOKUP, cost=moves_bytes, precision="data", controls="memory_config")
 def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0) -> Local:
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
     a, b = input_tensor_a, input_tensor_b
@@ -201,7 +202,7 @@ def _register_index_fill(name: str) -> None:
         return Local(compute, rule)
 
     define.__doc__ = "The input with `value` at the places of `dim` that the index names."
-    operation(name, cost=moves_bytes, precision="data", controls="memory_config")(define)
+    operation(name, kind=Kind.LOOKUP, cost=moves_bytes, precision="data", controls="memory_config")(define)
 
 
 for _name in ("index_fill", "index_fill_new"):

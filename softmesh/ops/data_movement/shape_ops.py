@@ -18,6 +18,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware import TileReshapeMapMode
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.hardware.shape import Shape
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
@@ -95,20 +96,22 @@ def _register_reshape(op: str, controls: str) -> Operation:
         return _seen_as(op, input_tensor, shape, padded_shape)
 
     tuning, aliases = "pad_value sub_core_grids skip_padding_fill", {"logical_shape": "shape"}
-    return operation(op, **_OPTIONS, controls=controls, tuning=tuning, argument_aliases=aliases)(define)
+    return operation(op, kind=Kind.RESHAPE, **_OPTIONS, controls=controls, tuning=tuning, argument_aliases=aliases)(
+        define
+    )
 
 
 reshape = _register_reshape("reshape", "memory_config queue_id")
 _register_reshape("experimental.quasar.reshape", "memory_config")
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
 def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
     return _view("view", input_tensor, shape)
 
 
-@operation("experimental.view", **_OPTIONS, controls="", argument_aliases={"N": "shape"})
+@operation("experimental.view", kind=Kind.RESHAPE, **_OPTIONS, controls="", argument_aliases={"N": "shape"})
 def experimental_view(
     input_tensor: Operand,
     shape: Sequence[int] | int,
@@ -169,13 +172,13 @@ def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[
     return given
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="memory_config")
 def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> Local:
     """reshape to four extents."""
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     rank = input_tensor.rank
     if not -rank - 1 <= dim <= rank:
@@ -194,7 +197,7 @@ def _after_insert(rank: int, at: int) -> list[int]:
     return order
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
 def unsqueeze_to_4D(tensor: Operand) -> Local:
     if tensor.rank > 4:
         raise MeshError(f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims.")
@@ -203,7 +206,7 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
     return replace(local, rule=rules.permuting([-1] * missing + list(range(tensor.rank))))
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
 def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Local:
     """Drop dims of extent 1: one, several, or (None) all."""
     if not input_tensor.rank:  # of which 0 and -1 are dims to be dropped
@@ -230,7 +233,7 @@ def _handed_on(operand: Operand) -> Local:
     )
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
 def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     order = input_tensor.dims(list(dims), "dims")
     if len(order) != input_tensor.rank:
@@ -249,7 +252,7 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     return Local(compute, rules.permuting(order))
 
 
-@operation(**_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
 def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     a, b = input_tensor.dim(dim1, "dim1"), input_tensor.dim(dim2, "dim2")
     if a == b:
@@ -260,7 +263,7 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
 
 
-@operation(**_OPTIONS, controls="", cuts_columns=True)
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="", cuts_columns=True)
 def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -289,7 +292,9 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
     return MemoryConfig(config.memory_layout, config.buffer_type, smaller)
 
 
-@operation(**_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids", joins_columns=True)
+@operation(
+    kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids", joins_columns=True
+)
 def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
     """Join several tensors along `dim`, on each device.
 
@@ -335,7 +340,7 @@ def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
         raise MeshError(f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths.")
 
 
-@operation(**_OPTIONS, controls="")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="")
 def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     parts = [input_tensors] if isinstance(input_tensors, Operand) else list(input_tensors)
     first = parts[0]
@@ -357,7 +362,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_OPTIONS, controls="memory_config", cuts_columns=True, results="list[Tensor]")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config", cuts_columns=True, results="list[Tensor]")
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -383,7 +388,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     )
 
 
-@operation(**_OPTIONS, controls="", cuts_columns=True, results="list[Tensor]")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="", cuts_columns=True, results="list[Tensor]")
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)
@@ -394,7 +399,7 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     return _split(input_tensor, d, [min(size, n - start) for start in range(0, n, max(size, 1))])
 
 
-@operation(**_OPTIONS, controls="memory_config optional_output_tensor", tuning="implementation")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config optional_output_tensor", tuning="implementation")
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank
@@ -415,14 +420,14 @@ def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     return Local(compute, rules.resizing([i - added for i, n in enumerate(counts) if n != 1], shift=added))
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
 def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
     d = input_tensor.dim(dim)
     at = d - input_tensor.rank
     return Local(lambda x: x.repeat_interleave(repeats, at), rules.repeating_each([d]))
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
 def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`; -1 keeps an extent."""
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
@@ -444,7 +449,7 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     return Local(compute, rules.resizing(touched, shift=added))
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
 def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence[int] | None = None) -> Local:
     """Rotate along dims; without `dim`, the flattened tensor."""
     rank = input_tensor.rank
@@ -466,6 +471,7 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
 
 @operation(
     "gather",
+    kind=Kind.LOOKUP,
     cost=moves_bytes,
     precision="data",
     controls="memory_config out",

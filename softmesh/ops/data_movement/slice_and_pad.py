@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
@@ -122,6 +123,7 @@ def _own_part(
 _slice_by_device = Operation(
     Definition(
         "slice",
+        Kind.MOVEMENT,
         _own_part,
         Signature("slice", _own_part, ["memory_config", "output_tensor", "queue_id"], _TUNING.split()),
         **_OPTIONS,
@@ -131,12 +133,13 @@ _slice_by_device = Operation(
 
 @operation(
     "slice",
+    kind=Kind.MOVEMENT,
     **_OPTIONS,
     controls="memory_config output_tensor queue_id",
     tuning=_TUNING,
     on_host=True,
     cuts_columns=True,
-    kind=Slice,
+    operation_class=Slice,
     argument_aliases=_SPELLINGS,
     forms=("input_tensor slice_start:input_tensor slice_end:input_tensor",),
 )
@@ -195,6 +198,7 @@ def _window(op: str, shape: Sequence[int], *bounds: Sequence[int]) -> tuple[slic
 
 @operation(
     "experimental.slice_write",
+    kind=Kind.MOVEMENT,
     cost=moves_bytes,
     precision="data",
     controls="",
@@ -236,6 +240,7 @@ def slice_write(
 
 @operation(
     "experimental.padded_slice",
+    kind=Kind.MOVEMENT,
     cost=moves_bytes,
     precision="data",
     controls="memory_config output_tensor",
@@ -283,6 +288,7 @@ def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
 
 
 @operation(
+    kind=Kind.MOVEMENT,
     **_PAD_OPTIONS,
     controls="memory_config",
     tuning="use_multicore sub_core_grids",

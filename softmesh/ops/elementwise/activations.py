@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, rotate90
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
@@ -88,6 +89,7 @@ def activations(several: Sequence[Activation], op: str) -> Callable[[torch.Tenso
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
     tuning="sub_core_grids",
@@ -112,6 +114,7 @@ GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(24),
     controls="memory_config",
     tuning="sub_core_grids sub_device_id",
@@ -158,14 +161,16 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
         return _gated(name, input_tensor, dim, gate)
 
     define.__doc__ = "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
-    operation(name, cost=flops_per_element(9), controls="memory_config", floats_only=True)(define)
+    operation(name, kind=Kind.ELEMENTWISE, cost=flops_per_element(9), controls="memory_config", floats_only=True)(
+        define
+    )
 
 
 for _name, _gate in GATES.items():
     _register(_name, _gate)
 
 
-@operation(cost=flops_per_element(13), controls="memory_config", floats_only=True)
+@operation(kind=Kind.ELEMENTWISE, cost=flops_per_element(13), controls="memory_config", floats_only=True)
 def geglu(input_tensor: Operand, dim: int = -1, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """The first half of the last dim times gelu of the second; `variant` as in gelu."""
     return _gated("geglu", input_tensor, dim, gelu_function(variant))

@@ -20,6 +20,7 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_gated
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
@@ -47,6 +48,7 @@ class Binary(NamedTuple):
     controls: str = _CONTROLS
     tuning: str = _TUNING
     is_plain: bool = False  # takes no activations
+    kind: Kind = Kind.ELEMENTWISE
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -88,15 +90,15 @@ BINARY: dict[str, Binary] = {
     "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
     "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
     "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b", tuning=_WITHOUT_CORES),
-    "eq": Binary(_tensors(torch.eq)),
-    "ne": Binary(_tensors(torch.ne)),
-    "gt": Binary(_tensors(torch.gt)),
-    "ge": Binary(_tensors(torch.ge)),
-    "lt": Binary(_tensors(torch.lt)),
-    "le": Binary(_tensors(torch.le)),
-    "logical_and": Binary(_tensors(torch.logical_and)),
-    "logical_or": Binary(_tensors(torch.logical_or)),
-    "logical_xor": Binary(_tensors(torch.logical_xor)),
+    "eq": Binary(_tensors(torch.eq), kind=Kind.COMPARISON),
+    "ne": Binary(_tensors(torch.ne), kind=Kind.COMPARISON),
+    "gt": Binary(_tensors(torch.gt), kind=Kind.COMPARISON),
+    "ge": Binary(_tensors(torch.ge), kind=Kind.COMPARISON),
+    "lt": Binary(_tensors(torch.lt), kind=Kind.COMPARISON),
+    "le": Binary(_tensors(torch.le), kind=Kind.COMPARISON),
+    "logical_and": Binary(_tensors(torch.logical_and), kind=Kind.COMPARISON),
+    "logical_or": Binary(_tensors(torch.logical_or), kind=Kind.COMPARISON),
+    "logical_xor": Binary(_tensors(torch.logical_xor), kind=Kind.COMPARISON),
     "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES),
     "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES),
     "squared_difference": Binary(_tensors(_squared_difference), steps=2),
@@ -194,6 +196,7 @@ def _register(name: str, entry: Binary) -> None:
     chosen.__doc__ = f"{name}, element by element, with broadcasting."
     operation(
         name,
+        kind=entry.kind,
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
@@ -244,6 +247,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(2),
     aliases=("divide",),
     precision="native",
@@ -275,7 +279,9 @@ def div(
     return replace(local, dtypes=(DataType.FLOAT32,)) if has_fractions else local
 
 
-@operation(cost=flops_per_element(2), precision="native", controls=_WITHOUT_DTYPE, tuning=_TUNING)
+@operation(
+    kind=Kind.ELEMENTWISE, cost=flops_per_element(2), precision="native", controls=_WITHOUT_DTYPE, tuning=_TUNING
+)
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
     check_rounding("rdiv", rounding_mode)
@@ -284,7 +290,7 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
     return binary_local("rdiv", entry, input_tensor, value)
 
 
-@operation("pow", cost=flops_per_element(16), precision="native", tuning=_WITHOUT_CORES)
+@operation("pow", kind=Kind.ELEMENTWISE, cost=flops_per_element(16), precision="native", tuning=_WITHOUT_CORES)
 def power(
     input_tensor: Value,
     exponent: Value,
@@ -304,7 +310,13 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
     return over_most_cores([operand.spec for operand in operands], shape)
 
 
-@operation(precision="data", controls=_WITHOUT_DTYPE, tuning="sub_core_grids", program_key=elementwise_program)
+@operation(
+    kind=Kind.ELEMENTWISE,
+    precision="data",
+    controls=_WITHOUT_DTYPE,
+    tuning="sub_core_grids",
+    program_key=elementwise_program,
+)
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
     rank = broadcast_rank("where", predicate, true_value, false_value)
@@ -325,7 +337,11 @@ def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
 
 
 _PLAIN: dict[str, Any] = {"controls": "memory_config"}
-_INTO: dict[str, Any] = {"controls": "memory_config output_tensor", "cost": flops_per_element(2)}
+_INTO: dict[str, Any] = {
+    "kind": Kind.ELEMENTWISE,
+    "controls": "memory_config output_tensor",
+    "cost": flops_per_element(2),
+}
 _OR_VALUE = {"value": "input_tensor_b"}
 
 
@@ -335,6 +351,7 @@ def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(14),
     controls="dtype memory_config output_tensor",
     tuning="fast_and_approximate_mode sub_core_grids sub_device_id",
@@ -366,7 +383,7 @@ def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> 
     return binary_local("subalpha", entry, input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(4))
+@operation(kind=Kind.COMPARISON, **_PLAIN, cost=flops_per_element(4))
 def isclose(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -383,13 +400,13 @@ def isclose(
     return binary_local("isclose", Binary(compute), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, precision="native", floats_only=True)
+@operation(kind=Kind.ELEMENTWISE, **_PLAIN, precision="native", floats_only=True)
 def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The next number of the dtype from a towards b. TT-NN goes by a fixed step, which may be another."""
     return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3), floats_only=True, argument_aliases=_OR_VALUE)
+@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(3), floats_only=True, argument_aliases=_OR_VALUE)
 def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, and 0 where b is 0."""
 
@@ -400,14 +417,14 @@ def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     return binary_local("div_no_nan", Binary(compute, rules.dividing), input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(3), argument_aliases=_OR_VALUE)
+@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(3), argument_aliases=_OR_VALUE)
 def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, rounded down."""
     entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
     return binary_local("floor_div", entry, input_tensor_a, input_tensor_b)
 
 
-@operation(**_PLAIN, cost=flops_per_element(2))
+@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(2))
 def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """[..., n, m]: every value of a's last dim times every one of b's; the dims before them broadcast."""
     a, b = input_tensor_a, input_tensor_b
@@ -429,7 +446,7 @@ def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     return Local(lambda x, y: x.unsqueeze(-1) * y.unsqueeze(-2), rule, broadcast_rank=rank)
 
 
-@operation(**_PLAIN, cost=flops_per_element(2), floats_only=True)
+@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(2), floats_only=True)
 def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
     """x above 0, weight * x below; a weight tensor has one value for each channel (dim 1), or one for all."""
     if isinstance(weight, Operand):
@@ -471,7 +488,7 @@ _BCAST = {BcastOpMath.ADD: "add", BcastOpMath.SUB: "subtract", BcastOpMath.MUL: 
 _ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
 
 
-@operation(controls="memory_config output_tensor")
+@operation(kind=Kind.ELEMENTWISE, controls="memory_config output_tensor")
 def bcast(input_a: Operand, input_b: Operand, math_op: BcastOpMath, dim: BcastOpDim) -> Local:
     """a + b, a - b or a * b; b has one row (H), one column (W) or one value (HW) for each matrix of a."""
     wrong = [d for d in _ONE_ALONG[dim] if input_b.rank < -d or input_b.shape[d] != 1]

@@ -15,6 +15,7 @@ from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor
 
@@ -51,7 +52,7 @@ def _op(name: str, function: Callable[..., Any], count: int) -> Operation:
     definition = _definition(name, function, count)
     definition.__doc__ = f"{name} of {operands}."
     signature = Signature(name, definition, ["memory_config"], [])
-    return Operation(Definition(name, definition, signature, flops_per_element(8), floats_only=True))
+    return Operation(Definition(name, Kind.ELEMENTWISE, definition, signature, flops_per_element(8), floats_only=True))
 
 
 def _definition(name: str, function: Callable[..., Any], count: int) -> Callable[..., Local]:

@@ -11,6 +11,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import DataType, Layout
@@ -25,7 +26,7 @@ _PACK = "experimental.deepseek_prefill.pack_scaled_fp8_kv_cache"
 _OPTIONS: dict[str, Any] = {"cost": flops_per_element(3), "positional": "memory_config"}
 
 
-@operation(_CAST, **_OPTIONS, controls="memory_config", results="tuple[Tensor, Tensor]")
+@operation(_CAST, kind=Kind.ELEMENTWISE, **_OPTIONS, controls="memory_config", results="tuple[Tensor, Tensor]")
 def per_token_cast_to_fp8(input_tensor: Operand, *, round_scale_to_power_of_two: bool = False) -> Local:
     """(x / scale in fp8, the scales in float32): a scale for each 128 columns takes their largest to 448."""
     width = input_tensor.shape[-1] if input_tensor.rank else 0
@@ -59,6 +60,7 @@ def _by_groups(at: rules.Situation) -> rules.Placement:
 
 @operation(
     _BACK,
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(1),
     controls="memory_config output_dtype",
     positional="output_dtype memory_config narrow_scales_to_bf16",
@@ -101,7 +103,7 @@ def per_token_cast_back(
     return Local(compute, rule, dtypes=(DataType.BFLOAT16,), layouts=(input_e4m3.layout,))
 
 
-@operation(_PACK, cost=moves_bytes, precision="data", controls="memory_config")
+@operation(_PACK, kind=Kind.ELEMENTWISE, cost=moves_bytes, precision="data", controls="memory_config")
 def pack_scaled_fp8_kv_cache(latent: Operand, scales: Operand, rope: Operand) -> Local:
     """Rows of 656 bytes: 512 fp8 values, their 4 float32 scales, 64 bfloat16 values; as uint8, [..., 656].
 

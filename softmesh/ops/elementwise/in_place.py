@@ -14,6 +14,7 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import Activation
 from softmesh.ops.elementwise.binary import BINARY, Binary, binary_local, gelu_of_sum
 from softmesh.placement import rules
@@ -132,14 +133,14 @@ def _register(name: str, entry: Binary) -> None:
     define.__doc__ = f"{name} of both, written into the first; returns it."
     written = "input_tensor_a" if is_by_tensor else "input_a"
     cost = flops_per_element(entry.steps)
-    operation(op, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(define)
+    operation(op, kind=entry.kind, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(define)
 
 
 for _name, _entry in IN_PLACE.items():
     _register(_name, _entry)
 
 
-@operation("logical_not_", controls="memory_config", precision="data", writes="input_tensor")
+@operation("logical_not_", kind=Kind.COMPARISON, controls="memory_config", precision="data", writes="input_tensor")
 def logical_not(input_tensor: Operand) -> Local:
     """1 where it was 0, else 0."""
     return overwriting(Local(torch.logical_not, rules.elementwise), input_tensor)

@@ -12,11 +12,16 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import on_each_device
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, facts
 
-_OPTIONS: dict[str, Any] = {"cost": flops_per_element(4), "controls": "dtype memory_config output_tensor"}
+_OPTIONS: dict[str, Any] = {
+    "kind": Kind.ELEMENTWISE,
+    "cost": flops_per_element(4),
+    "controls": "dtype memory_config output_tensor",
+}
 
 
 def _check(op: str, x: Operand, axis: int | None, *parameters: Value) -> None:

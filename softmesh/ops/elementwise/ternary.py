@@ -17,6 +17,7 @@ from softmesh.dispatch.program_keys import scalar_free_program
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank, place_of_three
 from softmesh.ops.matmul.batched_gemm import product
@@ -26,6 +27,7 @@ from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 
 _THREE: dict[str, Any] = {
+    "kind": Kind.ELEMENTWISE,
     "cost": flops_per_element(3),
     "controls": "memory_config output_tensor",
     "program_key": scalar_free_program,
@@ -145,7 +147,7 @@ def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
         raise MeshError(f"snake_beta requires input.W == alpha.W, got {x.shape[-1]} vs {list(alpha.shape)[-1:]}.")
 
 
-@operation(controls="memory_config output_tensor", cost=flops_per_element(2))
+@operation(kind=Kind.ELEMENTWISE, controls="memory_config output_tensor", cost=flops_per_element(2))
 def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
     _check_snake(input_tensor, alpha, beta)
@@ -158,6 +160,7 @@ def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
 
 
 @operation(
+    kind=Kind.PRODUCT,
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile",
 )

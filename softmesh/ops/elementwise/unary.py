@@ -17,6 +17,7 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.program_keys import elementwise_program
 from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
+from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_gelu
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -36,6 +37,7 @@ class Unary(NamedTuple):
     rule: rules.Rule = rules.elementwise
     tuning: str = _TUNING
     integers: bool = False  # makes sense of whole numbers too
+    kind: Kind = Kind.ELEMENTWISE
 
 
 def _float(function: TorchFunction) -> TorchFunction:
@@ -71,7 +73,7 @@ UNARY: dict[str, Unary] = {
     "cosh": Unary(lambda x: torch.cosh(x.double()), 8),  # fp32 inside would end before the result does
     "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
     "digamma": Unary(torch.digamma, 16),
-    "eqz": Unary(lambda x: x == 0, integers=True),
+    "eqz": Unary(lambda x: x == 0, integers=True, kind=Kind.COMPARISON),
     "erf": Unary(torch.erf, 8, tuning=_APPROXIMABLE),
     "erfc": Unary(torch.erfc, 8),
     "erfinv": Unary(torch.erfinv, 16),
@@ -80,38 +82,38 @@ UNARY: dict[str, Unary] = {
     "expm1": Unary(torch.expm1, 8),
     "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
-    "gez": Unary(lambda x: x >= 0, integers=True),
-    "gtz": Unary(lambda x: x > 0, integers=True),
+    "gez": Unary(lambda x: x >= 0, integers=True, kind=Kind.COMPARISON),
+    "gtz": Unary(lambda x: x > 0, integers=True, kind=Kind.COMPARISON),
     "hardmish": Unary(_float(lambda x: x * (x + 2.8).clamp(0, 5) / 5), 4),
     "hardsigmoid": Unary(F.hardsigmoid, 3),
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
     "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16),
     "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
-    "isfinite": Unary(torch.isfinite, integers=True),
-    "isinf": Unary(torch.isinf, integers=True),
-    "isnan": Unary(torch.isnan, integers=True),
-    "isneginf": Unary(torch.isneginf, integers=True),
-    "isposinf": Unary(torch.isposinf, integers=True),
-    "lez": Unary(lambda x: x <= 0, integers=True),
+    "isfinite": Unary(torch.isfinite, integers=True, kind=Kind.COMPARISON),
+    "isinf": Unary(torch.isinf, integers=True, kind=Kind.COMPARISON),
+    "isnan": Unary(torch.isnan, integers=True, kind=Kind.COMPARISON),
+    "isneginf": Unary(torch.isneginf, integers=True, kind=Kind.COMPARISON),
+    "isposinf": Unary(torch.isposinf, integers=True, kind=Kind.COMPARISON),
+    "lez": Unary(lambda x: x <= 0, integers=True, kind=Kind.COMPARISON),
     "lgamma": Unary(torch.lgamma, 16),
     "log": Unary(torch.log, 8, tuning=_APPROXIMABLE),
     "log10": Unary(torch.log10, 8, tuning=_APPROXIMABLE),
     "log1p": Unary(torch.log1p, 8, tuning=_APPROXIMABLE),
     "log2": Unary(torch.log2, 8, tuning=_APPROXIMABLE),
     "log_sigmoid": Unary(F.logsigmoid, 10),
-    "logical_not": Unary(torch.logical_not, integers=True),
-    "ltz": Unary(lambda x: x < 0, integers=True),
+    "logical_not": Unary(torch.logical_not, integers=True, kind=Kind.COMPARISON),
+    "ltz": Unary(lambda x: x < 0, integers=True, kind=Kind.COMPARISON),
     "mish": Unary(F.mish, 16, tuning=_APPROXIMABLE),
     "neg": Unary(torch.neg, 1, rules.linear, integers=True),
-    "nez": Unary(lambda x: x != 0, integers=True),
+    "nez": Unary(lambda x: x != 0, integers=True, kind=Kind.COMPARISON),
     "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
     "reciprocal": Unary(torch.reciprocal, 2),
     "relu": Unary(torch.relu, integers=True),
     "relu6": Unary(F.relu6, 2, integers=True),
     "rsqrt": Unary(_float(torch.rsqrt), 4, tuning=_APPROXIMABLE),
     "sign": Unary(torch.sign, integers=True),
-    "signbit": Unary(torch.signbit, integers=True),
+    "signbit": Unary(torch.signbit, integers=True, kind=Kind.COMPARISON),
     "silu": Unary(F.silu, 9),
     "sin": Unary(torch.sin, 8),
     "sinh": Unary(lambda x: torch.sinh(x.double()), 8),
@@ -133,6 +135,7 @@ def _register(name: str, entry: Unary) -> Operation:
     define.__doc__ = f"{name}, element by element."
     return operation(
         name,
+        kind=entry.kind,
         cost=flops_per_element(entry.steps),
         precision="native",
         controls=_CONTROLS,
@@ -163,6 +166,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(12),
     precision="native",
     floats_only=True,
@@ -176,6 +180,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
@@ -189,6 +194,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
@@ -200,7 +206,9 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid, rules.elementwise)
 
 
-@operation(precision="native", controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program)
+@operation(
+    kind=Kind.ELEMENTWISE, precision="native", controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program
+)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     if not input_tensor.is_float:
         return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()), rules.elementwise)
@@ -208,6 +216,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(9),
     precision="native",
     floats_only=True,
@@ -219,7 +228,7 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
 
-@operation(precision="native", aliases=("clip",), controls=_CONTROLS)
+@operation(kind=Kind.ELEMENTWISE, precision="native", aliases=("clip",), controls=_CONTROLS)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     if min is None and max is None:
@@ -237,12 +246,13 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
-@operation("round", precision="native", controls=_CONTROLS, tuning=_TUNING)
+@operation("round", kind=Kind.ELEMENTWISE, precision="native", controls=_CONTROLS, tuning=_TUNING)
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
 
 @operation(
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(10),
     precision="native",
     floats_only=True,
@@ -365,12 +375,13 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
 
 _unary = partial(
     operation,
+    kind=Kind.ELEMENTWISE,
     controls="memory_config output_tensor",
     tuning="sub_core_grids",
     floats_only=True,
     program_key=elementwise_program,
 )
-_plain = partial(operation, controls="memory_config", floats_only=True)
+_plain = partial(operation, kind=Kind.ELEMENTWISE, controls="memory_config", floats_only=True)
 
 
 def _local(name: str, *parameters: Any) -> Local:

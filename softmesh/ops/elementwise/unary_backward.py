@@ -21,6 +21,7 @@ from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import GeluVariant
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, multigammaln_function
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -61,6 +62,7 @@ def backward(
     choices = ("are_required_outputs",) if len(into) > 1 else ()
     return operation(
         f"{name}_bw",
+        kind=Kind.ELEMENTWISE,
         cost=flops_per_element(steps),
         controls="memory_config",
         tuning=" ".join((*choices, *into)),
@@ -226,6 +228,7 @@ def _variant(op: str, approximate: str) -> GeluVariant:
 
 @operation(
     "experimental.gelu_bw",
+    kind=Kind.ELEMENTWISE,
     cost=flops_per_element(20),
     controls="memory_config output_tensor",
     floats_only=True,

@@ -13,6 +13,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -52,6 +53,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
 
 
 @operation(
+    kind=Kind.LOOKUP,
     cost=moves_bytes,
     precision="data",
     controls="dtype memory_config output_tensor queue_id",
@@ -113,7 +115,7 @@ def embedding(
 # -- the gradient of the table ----------------------------------------------------------------------
 
 
-@operation(cost=moves_bytes, controls="dtype memory_config output_tensor")
+@operation(kind=Kind.LOOKUP, cost=moves_bytes, controls="dtype memory_config output_tensor")
 def embedding_bw(input_tensor: Operand, weight_tensor: Operand, output_gradient_tensor: Operand) -> Local:
     """[1, 1, rows, width]: for each row of the table the sum of the gradients of the tokens that picked it."""
     rows, width = weight_tensor.shape[-2:]

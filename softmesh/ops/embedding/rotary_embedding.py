@@ -16,6 +16,7 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rotation
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.ops.operand_checks import check_four_dims
@@ -168,7 +169,7 @@ def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch
 # -- columns i and i + width / 2 -------------------------------------------------------------------
 
 
-@operation(_HALVES, **_OPTIONS)
+@operation(_HALVES, kind=Kind.ROTARY, **_OPTIONS)
 def rotary_embedding(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, token_index: Value | None = None
 ) -> Local:
@@ -193,7 +194,7 @@ def rotary_embedding(
     return Local(compute, rule)
 
 
-@operation(_HALVES_HF, **_OPTIONS)
+@operation(_HALVES_HF, kind=Kind.ROTARY, **_OPTIONS)
 def rotary_embedding_hf(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, *, is_decode_mode: bool = False
 ) -> Local:
@@ -215,7 +216,7 @@ def rotary_embedding_hf(
 # -- neighbouring columns --------------------------------------------------------------------------
 
 
-@operation(_LLAMA, **_OPTIONS)
+@operation(_LLAMA, kind=Kind.ROTARY, **_OPTIONS)
 def rotary_embedding_llama(
     input_tensor: Operand,
     cos_cache: Operand,
@@ -246,7 +247,7 @@ def rotary_embedding_llama(
     return Local(compute, rule)
 
 
-@operation(_FUSED, **_OPTIONS | {"controls": ""}, results="tuple[Tensor, Tensor]")
+@operation(_FUSED, kind=Kind.ROTARY, **_OPTIONS | {"controls": ""}, results="tuple[Tensor, Tensor]")
 def rotary_embedding_llama_fused_qk(
     q_input_tensor: Operand,
     k_input_tensor: Operand,
@@ -315,6 +316,7 @@ Data = torch.Tensor | None
 
 @operation(
     _INDEXED,
+    kind=Kind.ROTARY,
     cost=flops_per_element(4),
     precision="data",
     controls="memory_config",

@@ -15,6 +15,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError, MeshError
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
@@ -188,7 +189,13 @@ def _has_others_heads(at: rules.Situation, alike: Mapping[int, int]) -> bool:
 
 
 _HEADS = 1  # a dim of the cache
-_OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data", "controls": "", "needs_tile": True}
+_OPTIONS: dict[str, Any] = {
+    "kind": Kind.CACHE,
+    "cost": moves_bytes,
+    "precision": "data",
+    "controls": "",
+    "needs_tile": True,
+}
 
 
 def _check_pair(op: str, cache: Operand, values: Operand) -> None:
@@ -294,6 +301,7 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
 
 
 @operation(
+    kind=Kind.CACHE,
     **OPTIONS | {"tuning": "sub_core_grids"},
     positional="sub_core_grids skip_negative_entries",
     writes="input_tensor",

@@ -21,6 +21,7 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.ops.kv_cache.kv_cache import OPTIONS, Data, check_inside, write_rows
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
@@ -60,6 +61,7 @@ def global_rows(
 
 @operation(
     _UPDATE,
+    kind=Kind.CACHE,
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers kv_actual_global cluster_axis valid_global tp_axis rope scales",
@@ -119,6 +121,7 @@ def update_padded_kv_cache(
 
 @operation(
     _ZERO,
+    kind=Kind.CACHE,
     **_PLAIN,
     writes="cache",
     positional="slot_idx layer_idx num_layers valid_global chunk_size_global cluster_axis pad_align",

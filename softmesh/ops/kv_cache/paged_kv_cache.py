@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
+from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_write_rows
 from softmesh.ops.attention.decode import positions
 from softmesh.ops.attention.page_owners import note_fill, note_update
@@ -49,7 +50,9 @@ _FUSED = "experimental.paged_fused_update_cache"
 _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the input
 
 
-@operation(_UPDATE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_update, places="update_idxs")
+@operation(
+    _UPDATE, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_update, places="update_idxs"
+)
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
     cache_tensor: Operand,
@@ -96,7 +99,14 @@ def paged_update_cache(
     return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3), places_of={3: (0,)})
 
 
-@operation(_FUSED, **ON_CHOSEN_DEVICES, writes="cache_tensor1 cache_tensor2", check=note_update, places="update_idxs")
+@operation(
+    _FUSED,
+    kind=Kind.CACHE,
+    **ON_CHOSEN_DEVICES,
+    writes="cache_tensor1 cache_tensor2",
+    check=note_update,
+    places="update_idxs",
+)
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_fused_update_cache(
     cache_tensor1: Operand,
@@ -332,7 +342,7 @@ _rows_on_pages = MemoizeLast(_all_rows)
 _FILL = "experimental.paged_fill_cache"
 
 
-@operation(_FILL, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_fill, places="batch_idx")
+@operation(_FILL, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_fill, places="batch_idx")
 def paged_fill_cache(
     cache_tensor: Operand,
     input_tensor: Operand,

@@ -22,6 +22,7 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.matrix_product import MatrixProduct
@@ -149,7 +150,14 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
             )
 
 
-@operation(controls=_CONTROLS, tuning=_TUNING, needs_tile=True, precision="data", check_targets=check_own_output)
+@operation(
+    kind=Kind.PRODUCT,
+    controls=_CONTROLS,
+    tuning=_TUNING,
+    needs_tile=True,
+    precision="data",
+    check_targets=check_own_output,
+)
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -167,6 +175,7 @@ def matmul(
 
 
 @operation(
+    kind=Kind.PRODUCT,
     controls=_CONTROLS,
     check_targets=check_own_output,
     tuning=_TUNING + " in0_column_offset",
@@ -191,6 +200,7 @@ def linear(
 
 
 _LEAN: dict[str, Any] = {
+    "kind": Kind.PRODUCT,
     "controls": "memory_config dtype",
     "tuning": "compute_kernel_config config",
     "needs_tile": True,
@@ -246,6 +256,7 @@ def minimal_matmul(
 
 @operation(
     "moreh_dot",
+    kind=Kind.PRODUCT,
     aliases=("operations.moreh.dot",),
     controls="dtype memory_config output",
     tuning="compute_kernel_config",

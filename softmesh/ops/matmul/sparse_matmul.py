@@ -15,6 +15,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.hardware.program_configs import MatmulProgramConfig
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.ops.matmul.sparse_output import check_output, find_packing, packed
@@ -72,6 +73,7 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
 
 @operation(
     "sparse_matmul",
+    kind=Kind.PRODUCT,
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile global_cb sub_device_id",
     precision="data",

@@ -17,6 +17,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -25,7 +26,7 @@ _COST = flops_per_element(8)
 EPSILON = 9.999999682655225e-21  # 1e-20 as float32 has it
 
 
-@operation("moe", cost=_COST, controls="memory_config output_tensor", needs_tile=True)
+@operation("moe", kind=Kind.ROUTING, cost=_COST, controls="memory_config output_tensor", needs_tile=True)
 def moe(input_tensor: Operand, expert_mask_tensor: Operand, topk_mask_tensor: Operand, k: int = 32) -> Local:
     """The weight of expert 0, [..., 1]: 0 where it is not among the best.
 
@@ -83,6 +84,7 @@ def normalized(weights: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
 
 @operation(
     "experimental.deepseek_grouped_gate",
+    kind=Kind.ROUTING,
     cost=_COST,
     controls="memory_config",
     needs_tile=True,
@@ -224,6 +226,7 @@ def _write(target: torch.Tensor, values: torch.Tensor, rank: int) -> None:
 
 @operation(
     "experimental.deepseek.moe.deepseek_moe_gate",
+    kind=Kind.ROUTING,
     cost=_COST,
     controls="",
     precision="data",
@@ -254,6 +257,7 @@ def deepseek_moe_gate(
 
 @operation(
     "experimental.deepseek.moe.generalized_moe_gate",
+    kind=Kind.ROUTING,
     cost=_COST,
     controls="",
     precision="data",
@@ -309,7 +313,7 @@ def _refuse(op: str, name: str, given: object) -> None:
         raise NotModelled(f"{op}: {name} is not modelled, its form is not documented: leave it out.")
 
 
-@operation(_TOPK, cost=_COST, controls="memory_config", needs_tile=True, results="list[Tensor]")
+@operation(_TOPK, kind=Kind.ROUTING, cost=_COST, controls="memory_config", needs_tile=True, results="list[Tensor]")
 def moe_grouped_topk(
     scores: Operand,
     bias: Operand,
@@ -335,7 +339,7 @@ def moe_grouped_topk(
     return replace(_grouped_gate(_TOPK, scores, bias, *gate), layouts=(weights_layout, scores.layout))
 
 
-@operation(_HASH, cost=_COST, controls="memory_config", precision="data", results="list[Tensor]")
+@operation(_HASH, kind=Kind.ROUTING, cost=_COST, controls="memory_config", precision="data", results="list[Tensor]")
 def moe_hash_gate(
     scores: Operand,
     input_ids: Operand,
@@ -383,7 +387,7 @@ def moe_hash_gate(
     return Local(compute, along, dtypes=(scores.dtype, DataType.UINT16))
 
 
-@operation(_COUNT, cost=flops_per_element(1), controls="", precision="data")
+@operation(_COUNT, kind=Kind.ROUTING, cost=flops_per_element(1), controls="", precision="data")
 def masked_bincount(
     input_tensor: Operand, expert_mask: Operand, n_routed_experts: int, num_experts_per_token: int
 ) -> Local:

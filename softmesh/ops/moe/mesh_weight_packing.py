@@ -20,6 +20,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import typecast
 from softmesh.ops.moe import weight_placement
 from softmesh.ops.moe.weight_packing import (
@@ -41,7 +42,7 @@ _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_devic
 
 def _inner(name: str, define: Callable[..., Local]) -> Operation:
     signature = Signature(name, define, [], [])
-    return Operation(Definition(name, define, signature, moves_bytes, "data"))
+    return Operation(Definition(name, Kind.MOVEMENT, define, signature, moves_bytes, "data"))
 
 
 # (L, E, height, width) -> (cores, L, E, blocks, rows, 128): layers and experts stay what they are.

@@ -15,6 +15,7 @@ from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.enums import NativeEnum
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import clone
 from softmesh.ops.matmul.matmul import linear, matmul
 from softmesh.placement import rules
@@ -122,7 +123,7 @@ def _run(
     return first, length
 
 
-@operation(_EXTRACT, cost=moves_bytes, precision="data", controls="")
+@operation(_EXTRACT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="")
 def extract(
     global_tensor: Operand,
     start: Operand,
@@ -155,7 +156,7 @@ def extract(
     return Local(compute, rules.opaque)
 
 
-@operation(_INSERT, cost=moves_bytes, precision="data", controls="", writes="global_tensor")
+@operation(_INSERT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="", writes="global_tensor")
 def insert(
     global_tensor: Operand,
     local_tensor: Operand,
@@ -199,7 +200,7 @@ _UNIFIED = "experimental.deepseek_prefill.unified_routed_expert_moe"
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_device)"
 
 
-@operation(_REDUCE, cost=flops_per_element(2), controls="output_memory_config")
+@operation(_REDUCE, kind=Kind.MOVEMENT, cost=flops_per_element(2), controls="output_memory_config")
 def post_combine_reduce(
     combine_output: Operand,
     weights: Operand,
@@ -340,6 +341,7 @@ def check_split(op: str, operand: Operand, dim: int, split_size: int, name: str 
 
 @operation(
     _SUM,
+    kind=Kind.MOVEMENT,
     cost=flops_per_element(1),
     controls="output_memory_config",
     tuning="compute_kernel_config",
@@ -366,6 +368,7 @@ def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: 
 
 @operation(
     "experimental.deepseek_moe_post_combine_tilize",
+    kind=Kind.MOVEMENT,
     cost=moves_bytes,
     precision="data",
     controls="output_memory_config",

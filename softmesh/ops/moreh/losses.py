@@ -14,6 +14,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered_alone, on_each_device
 from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor
@@ -29,6 +30,7 @@ def _weights(target: torch.Tensor, weight: torch.Tensor | None, classes: int, ig
 
 
 @operation(
+    kind=Kind.LOSS,
     cost=flops_per_element(2),
     controls="output_tensor memory_config",
     tuning="divisor_tensor compute_kernel_config",
@@ -79,6 +81,7 @@ def _with_classes(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 
 _BACKWARD: dict[str, Any] = {
+    "kind": Kind.LOSS,
     "cost": flops_per_element(2),
     "controls": "memory_config",
     "rearrange": _with_classes,

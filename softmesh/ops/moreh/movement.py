@@ -16,6 +16,7 @@ from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import on_each_device
 from softmesh.placement import rules
 from softmesh.runtime.device import MeshDevice
@@ -55,7 +56,7 @@ def moreh_arange(
     return filled
 
 
-@operation(**_MOVES, controls="output memory_config")
+@operation(kind=Kind.LOOKUP, **_MOVES, controls="output memory_config")
 def moreh_getitem(
     input: Operand | None = None, index_tensors: Sequence[Operand] = (), index_dims: Sequence[int] = ()
 ) -> Local:
@@ -76,6 +77,7 @@ def moreh_getitem(
 
 
 @operation(
+    kind=Kind.MOVEMENT,
     cost=moves_bytes,
     controls="output memory_config",
     positional="output output_size kernel_size dilation padding stride memory_config",

@@ -12,6 +12,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import asked_for, delivered, on_each_device
 from softmesh.placement import rules
 
@@ -27,6 +28,7 @@ def _normalized(x: torch.Tensor, dims: list[int], eps: float) -> tuple[torch.Ten
 
 
 @operation(
+    kind=Kind.NORM,
     cost=flops_per_element(8),
     controls="memory_config",
     tuning="output mean rstd compute_kernel_config",
@@ -73,6 +75,7 @@ def _slopes(
 
 
 @operation(
+    kind=Kind.NORM,
     cost=flops_per_element(16),
     controls="memory_config",
     tuning="input_grad gamma_grad beta_grad compute_kernel_config",
@@ -137,7 +140,7 @@ def _group_options(names: tuple[str, ...], controls: str) -> dict[str, Any]:
     }
 
 
-@operation(**_group_options(_STATISTICS, "memory_config"))
+@operation(kind=Kind.NORM, **_group_options(_STATISTICS, "memory_config"))
 def moreh_group_norm(
     input: Operand,
     num_groups: int,
@@ -159,7 +162,7 @@ def moreh_group_norm(
     return Local(on_each_device(one, input, gamma, beta), rules.opaque)
 
 
-@operation(**_group_options(_GRADIENTS, ""))
+@operation(kind=Kind.NORM, **_group_options(_GRADIENTS, ""))
 def moreh_group_norm_backward(
     output_grad: Operand,
     input: Operand,

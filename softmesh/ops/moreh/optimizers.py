@@ -16,6 +16,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.program_keys import scalar_free_program_of_shapes
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered
 from softmesh.ops.moreh.reductions import norm_of_all
 from softmesh.placement import rules
@@ -24,6 +25,7 @@ from softmesh.tensor.transfer import to_torch
 
 _ADAM_OUT = "param_out exp_avg_out exp_avg_sq_out max_exp_avg_sq_out"
 _STEP: dict[str, Any] = {
+    "kind": Kind.OPTIMIZER,
     "cost": flops_per_element(16),
     "controls": "memory_config",
     "tuning": f"{_ADAM_OUT} compute_kernel_config",
@@ -126,6 +128,7 @@ def _given_momentum(op: str, results: list[Any], given: dict[str, Any]) -> list[
 
 
 @operation(
+    kind=Kind.OPTIMIZER,
     cost=flops_per_element(8),
     controls="",
     tuning="param_out momentum_buffer_out param_out_memory_config momentum_buffer_out_memory_config "

@@ -12,11 +12,14 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import asked_for, delivered, gradients_on_each_device, on_each_device
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.placement import rules
 
-_made = partial(operation, controls="output memory_config", tuning="compute_kernel_config", needs_tile=True)
+_made = partial(
+    operation, kind=Kind.PRODUCT, controls="output memory_config", tuning="compute_kernel_config", needs_tile=True
+)
 _CONFIGURED = "are_required_outputs compute_kernel_config"
 
 
@@ -82,6 +85,7 @@ def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
 def _backward(into: tuple[str, ...], **options: Any) -> Any:
     configs = " ".join(f"{name}_memory_config" for name in into)
     return operation(
+        kind=Kind.PRODUCT,
         cost=flops_per_element(4),
         controls="memory_config",
         tuning=" ".join((*into, _CONFIGURED, configs)),
@@ -129,6 +133,7 @@ def _linear_gradients(op: str, results: list[Any], given: dict[str, Any]) -> lis
 
 
 @operation(
+    kind=Kind.PRODUCT,
     cost=flops_per_element(4),
     controls="",
     tuning="are_required_outputs input_grad weight_grad bias_grad input_grad_memory_config weight_grad_memory_config "

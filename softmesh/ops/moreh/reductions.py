@@ -17,16 +17,22 @@ from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered_alone, on_each_device
 from softmesh.ops.reduction.reduction import scan_rule
 from softmesh.placement import rules
 
 Dims = int | Sequence[int] | None
 _reduced = partial(
-    operation, cost=flops_per_element(1), controls="output memory_config", tuning="compute_kernel_config"
+    operation,
+    kind=Kind.REDUCTION,
+    cost=flops_per_element(1),
+    controls="output memory_config",
+    tuning="compute_kernel_config",
 )
 _gradient = partial(
     operation,
+    kind=Kind.REDUCTION,
     cost=flops_per_element(1),
     controls="memory_config",
     tuning="input_grad compute_kernel_config",
@@ -108,7 +114,7 @@ def moreh_mean_backward(
     return _spread("moreh_mean_backward", output_grad, shape, dim, math.prod(shape[d] for d in dims))
 
 
-@_gradient()
+@_gradient(kind=Kind.SCAN)
 def moreh_cumsum_backward(output_grad: Operand, dim: int) -> Local:
     """Running sums from the end."""
     at = output_grad.from_end(dim)
@@ -172,6 +178,7 @@ _CLIP = "moreh_clip_grad_norm"
 norm_of_all = Operation(
     Definition(
         _CLIP,
+        Kind.REDUCTION,
         _norm_of_all,
         Signature(_CLIP, _norm_of_all, ["memory_config"], []),
         flops_per_element(2),
@@ -180,7 +187,13 @@ norm_of_all = Operation(
 )
 
 
-@operation(cost=flops_per_element(4), controls="output memory_config", tuning="compute_kernel_config", floats_only=True)
+@operation(
+    kind=Kind.ELEMENTWISE,
+    cost=flops_per_element(4),
+    controls="output memory_config",
+    tuning="compute_kernel_config",
+    floats_only=True,
+)
 def moreh_abs_pow(input: Operand, p: float) -> Local:
     """|x| to the power of p."""
     return Local(lambda x: x.abs().pow(p), rules.elementwise)
@@ -213,9 +226,10 @@ def _register(name: str) -> None:
     define_backward.__doc__ = f"The gradient of {name}, from its result."
     tuning = "op strategy compute_kernel_config"
     options: dict[str, Any] = {"cost": flops_per_element(5), "floats_only": True}
-    operation(name, controls="output_tensor memory_config", tuning=tuning, **options)(define)
+    operation(name, kind=Kind.NORM, controls="output_tensor memory_config", tuning=tuning, **options)(define)
     operation(
         f"{name}_backward",
+        kind=Kind.NORM,
         controls="memory_config",
         tuning=f"input_grad_tensor {tuning}",
         present=delivered_alone("input_grad_tensor"),

@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.tensor import Tensor
@@ -27,7 +28,7 @@ def _check_channels(images: Operand, *others: Operand | None) -> None:
             raise MeshError(f"batch_norm: {operand.name} {list(operand.shape)} must be {list(wanted)}.")
 
 
-@operation("batch_norm", cost=flops_per_element(4), controls="memory_config output", floats_only=True)
+@operation("batch_norm", kind=Kind.NORM, cost=flops_per_element(4), controls="memory_config output", floats_only=True)
 def _batch_norm(
     input: Operand,
     mean: Operand,
@@ -48,7 +49,14 @@ def _batch_norm(
     return Local(compute, rules.elementwise)
 
 
-@operation("prim.batch_statistics", cost=flops_per_element(3), controls="", floats_only=True, results="list[Tensor]")
+@operation(
+    "prim.batch_statistics",
+    kind=Kind.NORM,
+    cost=flops_per_element(3),
+    controls="",
+    floats_only=True,
+    results="list[Tensor]",
+)
 def _statistics(input: Operand) -> Local:
     """The mean of each channel and the mean square distance from it, over batch and pixels."""
     _check_channels(input)
@@ -64,7 +72,7 @@ def _statistics(input: Operand) -> Local:
     return Local(compute, rule)
 
 
-@operation("prim.running_statistics", controls="", precision="data", writes="running")
+@operation("prim.running_statistics", kind=Kind.NORM, controls="", precision="data", writes="running")
 def _follow(running: Operand, batch: Operand, *, momentum: float, followed: str = "both") -> Local:
     """running = (1 - momentum) * running + momentum * batch, in place.
 

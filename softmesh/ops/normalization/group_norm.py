@@ -26,6 +26,7 @@ from softmesh.hardware.memory_config import (
     ShardSpec,
     TensorMemoryLayout,
 )
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
@@ -254,7 +255,14 @@ class _GroupNorm(Operation):
         return written_over(self).invoke(args, others, None)
 
 
-@operation(cost=flops_per_element(8), controls="memory_config dtype", tuning=_TUNING, floats_only=True, kind=_GroupNorm)
+@operation(
+    kind=Kind.NORM,
+    cost=flops_per_element(8),
+    controls="memory_config dtype",
+    tuning=_TUNING,
+    floats_only=True,
+    operation_class=_GroupNorm,
+)
 def group_norm(
     input_tensor: Operand,
     *,

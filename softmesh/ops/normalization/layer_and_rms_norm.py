@@ -17,6 +17,7 @@ from softmesh.dispatch.operation import OPERATIONS, Operation, operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import LayerNormShardedMultiCoreProgramConfig, UnaryWithParam
+from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rms_norm
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
@@ -164,7 +165,7 @@ def _norm(
     return Local(_Norm(affine, epsilon, centred, narrow), _norm_rule)
 
 
-def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
+def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
     def define(
         input_tensor: Operand,
         *,
@@ -173,14 +174,22 @@ def _register(kind: str, formula: str, centred: bool, steps: int, tuning: str = 
         bias: Operand | None = None,
         residual_input_tensor: Operand | None = None,
     ) -> Local:
-        return _norm(kind, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
+        return _norm(name, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
 
     define.__doc__ = (
         f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
         "inplace, a sharded x is written over."
     )
-    options: dict[str, Any] = {"controls": "memory_config", "floats_only": True, "tuning": tuning, "kind": _InPlaceNorm}
-    return operation(kind, cost=flops_per_element(steps), precision="data", **options)(define)
+    return operation(
+        name,
+        kind=Kind.NORM,
+        cost=flops_per_element(steps),
+        precision="data",
+        controls="memory_config",
+        floats_only=True,
+        tuning=tuning,
+        operation_class=_InPlaceNorm,
+    )(define)
 
 
 class _InPlaceNorm(Operation):
@@ -297,7 +306,7 @@ class _Statistics(Operation):
         return super().invoke(args, kwargs, call)
 
 
-def _register_distributed(kind: str, centred: bool) -> None:
+def _register_distributed(norm: str, centred: bool) -> None:
     """The two halves of a norm over a split row: statistics before an all_gather, the norm after it."""
 
     def before(
@@ -316,26 +325,31 @@ def _register_distributed(kind: str, centred: bool) -> None:
         weight: Operand | None = None,
         bias: Operand | None = None,
     ) -> Local:
-        name = f"{kind}_post_all_gather"
+        name = f"{norm}_post_all_gather"
         return _apply_statistics(name, input_tensor, stats, weight, bias, epsilon, centred)
 
     sums = "sum(x^2) and sum(x), each in column 0 of a tile" if centred else "sum(x^2) in column 0 of a tile"
     before.__doc__ = (
-        f"This device's share of the statistics of {kind}: {sums}; of a sharded tensor means, that of x first. A "
+        f"This device's share of the statistics of {norm}: {sums}; of a sharded tensor means, that of x first. A "
         "residual is added to a sharded tensor in place."
     )
-    after.__doc__ = f"{kind} of a row that is split over devices, from the gathered statistics."
+    after.__doc__ = f"{norm} of a row that is split over devices, from the gathered statistics."
     tuning = f"{_TUNING} use_2d_core_grid recip_tensor fast_and_approximate_mode"
     operation(
-        f"{kind}_pre_all_gather",
+        f"{norm}_pre_all_gather",
+        kind=Kind.NORM,
         cost=flops_per_element(2),
         controls="memory_config",
         tuning=tuning,
-        kind=_Statistics,
+        operation_class=_Statistics,
     )(before)
-    operation(f"{kind}_post_all_gather", cost=flops_per_element(4), controls="memory_config dtype", tuning=tuning)(
-        after
-    )
+    operation(
+        f"{norm}_post_all_gather",
+        kind=Kind.NORM,
+        cost=flops_per_element(4),
+        controls="memory_config dtype",
+        tuning=tuning,
+    )(after)
 
 
 _register_distributed("rms_norm", centred=False)
@@ -356,6 +370,7 @@ def _definition(name: str) -> Callable[..., Local]:
 
 @operation(
     _FUSED,
+    kind=Kind.NORM,
     cost=flops_per_element(8),
     controls="memory_config",
     floats_only=True,
@@ -384,7 +399,7 @@ def dit_rms_norm_unary_fused(
     return replace(local, compute=lambda *operands: function(local.compute(*operands).float()))
 
 
-@operation(_BEFORE, cost=flops_per_element(2), controls="memory_config", tuning="compute_kernel_config")
+@operation(_BEFORE, kind=Kind.NORM, cost=flops_per_element(2), controls="memory_config", tuning="compute_kernel_config")
 def dit_layernorm_pre_allgather(
     input_tensor: Operand, recip_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16
 ) -> Local:
@@ -404,7 +419,9 @@ def dit_layernorm_pre_allgather(
     return replace(local, compute=compute, rule=rule)
 
 
-@operation(_AFTER, cost=flops_per_element(4), controls="memory_config dtype", tuning="compute_kernel_config")
+@operation(
+    _AFTER, kind=Kind.NORM, cost=flops_per_element(4), controls="memory_config dtype", tuning="compute_kernel_config"
+)
 def dit_layernorm_post_allgather(
     input_tensor: Operand,
     stats: Operand,

@@ -11,16 +11,18 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import overwriting
 from softmesh.placement import rules
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _TUNING = "program_config compute_kernel_config numeric_stable"
-_OPTIONS: dict[str, Any] = {"cost": flops_per_element(14), "precision": "data", "floats_only": True}
+_OPTIONS: dict[str, Any] = {"kind": Kind.NORM, "cost": flops_per_element(14), "precision": "data", "floats_only": True}
 
 
 @operation(
+    kind=Kind.NORM,
     cost=flops_per_element(12),
     controls="memory_config queue_id",
     tuning="compute_kernel_config",

@@ -15,6 +15,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened, in_shards_of
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import expand_mesh_dims
@@ -48,7 +49,13 @@ def scales(op: str, scale_factor: float | Sequence[float]) -> tuple[float, float
     return float(both[0]), float(both[1])
 
 
-@operation(cost=flops_per_element(4), controls="memory_config", tuning="compute_kernel_config", floats_only=True)
+@operation(
+    kind=Kind.POOLING,
+    cost=flops_per_element(4),
+    controls="memory_config",
+    tuning="compute_kernel_config",
+    floats_only=True,
+)
 def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mode: str = "nearest") -> Local:
     """[N, H, W, C] -> [N, H * scale, W * scale, C]; one scale, or one for height and one for width."""
     check_not_flattened("upsample", input_tensor)
@@ -95,7 +102,13 @@ def sampled_together(
     return found.unflatten(-2, (-1, several)).flatten(-2) if as_channels else found
 
 
-@operation(cost=flops_per_element(12), controls="memory_config", tuning="compute_kernel_config", floats_only=True)
+@operation(
+    kind=Kind.POOLING,
+    cost=flops_per_element(12),
+    controls="memory_config",
+    tuning="compute_kernel_config",
+    floats_only=True,
+)
 def grid_sample(
     input_tensor: Operand,
     grid: Operand,
@@ -153,7 +166,7 @@ def _turned(height: int, width: int, angle: float, centre: tuple[float, float]) 
     return torch.stack((2 * across / width - 1, 2 * down / height - 1), -1).unsqueeze(0).float()
 
 
-@operation(cost=flops_per_element(12), controls="memory_config", floats_only=True)
+@operation(kind=Kind.POOLING, cost=flops_per_element(12), controls="memory_config", floats_only=True)
 def rotate(
     input_tensor: Operand,
     angle: float,
@@ -191,7 +204,9 @@ def rotate(
     return Local(compute, rule)
 
 
-@operation("experimental.multi_scale_deformable_attn", cost=flops_per_element(16), controls="memory_config")
+@operation(
+    "experimental.multi_scale_deformable_attn", kind=Kind.POOLING, cost=flops_per_element(16), controls="memory_config"
+)
 def multi_scale_deformable_attn(value: Operand, grid: Operand, attn: Operand, *, align_corners: bool = False) -> Local:
     """Values [N, H, W, D] at points [N, Q * P, 1, 2], weighted by [N, Q, P] and summed over P: [N, Q, D].
 

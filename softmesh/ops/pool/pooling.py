@@ -17,6 +17,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware import Op2DSliceConfig
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, TensorMemoryLayout
+from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import (
     Sides,
     channels_first,
@@ -156,6 +157,7 @@ def _max_local(
 
 
 @operation(
+    kind=Kind.POOLING,
     cost=flops_per_element(9),
     controls="memory_config",
     tuning=_TUNING,
@@ -198,6 +200,7 @@ def _divisors(windows: _Windows, count_include_pad: bool, like: torch.Tensor) ->
 
 
 @operation(
+    kind=Kind.POOLING,
     cost=flops_per_element(9),
     controls="memory_config",
     tuning=f"{_TUNING} compute_kernel_config",
@@ -274,14 +277,14 @@ def _register_adaptive(
         return _placed(op, local, input_tensor, made, Layout.ROW_MAJOR, dram_slice_config, applied_shard_scheme)
 
     define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
-    operation(op, **_ADAPTIVE, tuning=tuning)(define)
+    operation(op, kind=Kind.POOLING, **_ADAPTIVE, tuning=tuning)(define)
 
 
 _register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d, f"{_ADAPTIVE_TUNING} compute_kernel_config")
 _register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
 
 
-@operation(controls="memory_config dtype", floats_only=True)
+@operation(kind=Kind.POOLING, controls="memory_config dtype", floats_only=True)
 def global_avg_pool2d(input_tensor: Operand) -> Local:
     """[N, H, W, C] -> [N, 1, 1, C], the mean of each channel."""
     check_not_flattened("global_avg_pool2d", input_tensor)

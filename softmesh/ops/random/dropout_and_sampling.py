@@ -22,6 +22,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshShape
 from softmesh.placement import rules
 from softmesh.placement.distribution import Distribution
@@ -40,7 +41,7 @@ from softmesh.tensor.tensor import Tensor
 _SHARED = -1  # the stream that all devices draw from together
 
 
-@operation("experimental.dropout", cost=flops_per_element(2), controls="memory_config output_tensor")
+@operation("experimental.dropout", kind=Kind.RANDOM, cost=flops_per_element(2), controls="memory_config output_tensor")
 def _dropout(input_tensor: Operand, draws: Operand, probability: Value, scale: Value) -> Local:
     """The input times `scale` where its draw is not below the probability, else 0."""
 
@@ -69,7 +70,7 @@ def dropout(
     return cast(Tensor, _dropout(input_tensor, drawn, float(probability), float(scale), **given))
 
 
-@operation("bernoulli", controls="output dtype memory_config", tuning="compute_kernel_config")
+@operation("bernoulli", kind=Kind.RANDOM, controls="output dtype memory_config", tuning="compute_kernel_config")
 def _bernoulli(input: Operand, draws: Operand) -> Local:
     """1 where the draw is below the input, else 0."""
     return Local(lambda x, drawn: drawn < x, rules.elementwise)
@@ -190,6 +191,7 @@ def _with_streams(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 
 @operation(
+    kind=Kind.RANDOM,
     cost=flops_per_element(1),
     precision="data",
     controls="",
@@ -243,6 +245,7 @@ def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tens
 
 
 @operation(
+    kind=Kind.SELECTION,
     cost=flops_per_element(_STEPS_OF_A_CANDIDATE),
     precision="data",
     controls="output_tensor",

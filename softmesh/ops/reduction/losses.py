@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import LossReductionMode
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.placements import LOCAL, Placement, Shard
 
@@ -40,6 +41,7 @@ def _loss(op: str, function: Callable[[torch.Tensor], torch.Tensor], a: Operand,
 
 
 _LOSS: dict[str, Any] = {
+    "kind": Kind.LOSS,
     "cost": flops_per_element(3),
     "controls": "memory_config output_tensor",
     "floats_only": True,
@@ -73,14 +75,14 @@ def _matrix(operand: Operand) -> list[int]:
     return [-2, -1]
 
 
-@operation(**_OVER)
+@operation(kind=Kind.REDUCTION, **_OVER)
 def var_hw(input_tensor: Operand) -> Local:
     """The mean squared distance from the mean of each matrix."""
     dims = _matrix(input_tensor)
     return Local(lambda x: x.var(dims, correction=0, keepdim=True), rules.reducing(None, dims, True))
 
 
-@operation(**_OVER)
+@operation(kind=Kind.REDUCTION, **_OVER)
 def std_hw(input_tensor: Operand) -> Local:
     """The square root of `var_hw`."""
     dims = _matrix(input_tensor)
@@ -100,13 +102,13 @@ def _normalized(dims: list[int]) -> Local:
     return Local(compute, rule)
 
 
-@operation(**_OVER)
+@operation(kind=Kind.NORM, **_OVER)
 def normalize_hw(input_tensor: Operand) -> Local:
     """Each matrix with mean 0 and deviation 1."""
     return _normalized(_matrix(input_tensor))
 
 
-@operation(**_OVER)
+@operation(kind=Kind.NORM, **_OVER)
 def normalize_global(input_tensor: Operand) -> Local:
     """All values of a device with mean 0 and deviation 1."""
     return _normalized([d - input_tensor.rank for d in range(input_tensor.rank)])

@@ -20,6 +20,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.placement import rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -111,7 +112,7 @@ def _register(name: str, entry: Reduction) -> None:
         return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
-    operation(name, controls="memory_config", tuning=_TUNING)(define)
+    operation(name, kind=Kind.REDUCTION, controls="memory_config", tuning=_TUNING)(define)
 
 
 for _name, _entry in REDUCTIONS.items():
@@ -123,6 +124,7 @@ _SUM = "experimental.fast_reduce_nc"
 
 @operation(
     _SUM,
+    kind=Kind.REDUCTION,
     cost=flops_per_element(1),
     controls="memory_config output",
     tuning="compute_kernel_config sub_core_grids",
@@ -149,6 +151,7 @@ def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 
 @operation(
+    kind=Kind.REDUCTION,
     controls="memory_config output_tensor",
     rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
     forms=("input_tensor output_tensor",),
@@ -190,6 +193,7 @@ def _check_indices_target(definition: Definition, call: BoundCall) -> None:
 
 
 @operation(
+    kind=Kind.SELECTION,
     cost=flops_per_element(_SCALAR_COMPARISON),
     controls="memory_config output_tensor",
     tuning="sub_core_grids enable_secondary_dm use_multicore",
@@ -255,6 +259,7 @@ def _check_topk_indices(values: Operand, at: int, indices: Operand) -> None:
 
 
 @operation(
+    kind=Kind.SELECTION,
     cost=flops_per_element(_BITONIC_SORT),
     controls="memory_config output_tensor",
     tuning="sub_core_grids stable",
@@ -300,7 +305,9 @@ def _check_in_tiles(op: str, operand: Operand) -> None:
         )
 
 
-@operation(cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum")
+@operation(
+    kind=Kind.SCAN, cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum"
+)
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
     _check_in_tiles("cumsum", input)
@@ -329,6 +336,7 @@ def _check_sorted_into(op: Definition, call: BoundCall) -> None:
 
 
 @operation(
+    kind=Kind.SELECTION,
     cost=flops_per_element(16),
     controls="memory_config out",
     precision="native",
@@ -360,7 +368,7 @@ def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
     return args, kwargs | ({"dtype": None} if kwargs.get("out") is not None else {})
 
 
-@operation(cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
+@operation(kind=Kind.SCAN, cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
     _check_in_tiles("cumprod", input_tensor)
@@ -387,14 +395,14 @@ def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
     return rule
 
 
-@operation(cost=flops_per_element(1), controls="memory_config output")
+@operation(kind=Kind.SCAN, cost=flops_per_element(1), controls="memory_config output")
 def moreh_cumsum(input: Operand, dim: int) -> Local:
     """Running sums along `dim`."""
     at = input.from_end(dim)
     return Local(lambda x: x.cumsum(at), scan_rule((at,)), exact=lambda x: x.cumsum(at))
 
 
-@operation("experimental.intimg", cost=flops_per_element(2), controls="", floats_only=True)
+@operation("experimental.intimg", kind=Kind.SCAN, cost=flops_per_element(2), controls="", floats_only=True)
 def integral_image(input_tensor: Operand) -> Local:
     """[N, H, W, C]: at each pixel the sum of all above and to the left of it, its own row and column included."""
     if input_tensor.rank != 4:
@@ -414,6 +422,7 @@ _LONGEST_BLOCK = 256  # values that one product averages: beyond it, blocks foll
 
 
 @operation(
+    kind=Kind.SCAN,
     cost=flops_per_element(3),
     controls="out memory_config",
     tuning="core_grid compute_kernel_config",
@@ -448,7 +457,7 @@ _NON_ZERO: dict[str, Any] = {
 }
 
 
-@operation(controls="memory_config", precision="data", results="list[Tensor]")
+@operation(kind=Kind.SELECTION, controls="memory_config", precision="data", results="list[Tensor]")
 def nonzero(input_tensor: Operand) -> Local:
     """A tensor of four dims -> [how many are not 0, where they are], as uint32.
 
