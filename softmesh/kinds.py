@@ -52,6 +52,34 @@ class Kind(Enum):
     REDUCE = "reduce"  # to one device
     REDUCE_SCATTER = "reduce_scatter"
 
+    # Moves values between the host and devices.
+    HOST_FILL = "host fill"  # with values that the host makes: full, rand
+    HOST_READ = "host read"
+    HOST_WRITE = "host write"
+
+    # Runs nothing.
+    ALLOCATION = "allocation"
+    CAPTURE_BEGIN = "begin of a capture"
+    CAPTURE_END = "end of a capture"
+    DEALLOCATION = "deallocation"
+    HOST_USE = "use by the host"  # of values that it holds
+    PIECES = "pieces"  # taken apart or put together, without a look at values
+    QUERY_EVENT = "query of an event"
+    RELEASE_TRACE = "release of a trace"
+    SIGNPOST = "signpost"
+    STEP = "step"
+    VIEW = "view"  # of what is in memory
+
+    # Other commands of a queue.
+    FINISH = "finish"  # the host waits for a queue
+    PROGRAM = "program"  # of the user's own kernels
+    RECEIVE = "receive"  # from another mesh, or from the host
+    RECORD_EVENT = "record of an event"
+    REPLAY = "replay"
+    SEND = "send"
+    SYNCHRONIZE_EVENT = "synchronization with an event"  # by the host
+    WAIT_FOR_EVENT = "wait for an event"  # by a queue
+
     @property
     def is_exchange(self) -> bool:
         return self in _EXCHANGES
@@ -61,7 +89,22 @@ class Kind(Enum):
         """True if it computes nothing, and nothing leaves a device."""
         return self in _MOVEMENTS
 
+    @property
+    def is_host_transfer(self) -> bool:
+        return self in _HOST_TRANSFERS
 
-_ALL = list(Kind)
-_MOVEMENTS = frozenset(_ALL[_ALL.index(Kind.CACHE) : _ALL.index(Kind.ALL_BROADCAST)])
-_EXCHANGES = frozenset(_ALL[_ALL.index(Kind.ALL_BROADCAST) :])
+    @property
+    def is_note(self) -> bool:
+        """True if nothing runs: a mark, memory that comes or goes."""
+        return self in _NOTES
+
+
+def _from(first: Kind, last: Kind) -> frozenset[Kind]:
+    kinds = list(Kind)
+    return frozenset(kinds[kinds.index(first) : kinds.index(last) + 1])
+
+
+_MOVEMENTS = _from(Kind.CACHE, Kind.RESHAPE)
+_EXCHANGES = _from(Kind.ALL_BROADCAST, Kind.REDUCE_SCATTER)
+_HOST_TRANSFERS = _from(Kind.HOST_FILL, Kind.HOST_WRITE)
+_NOTES = _from(Kind.ALLOCATION, Kind.VIEW)

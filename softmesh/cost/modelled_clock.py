@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from softmesh.cost.laws.dispatches import GAP_US, TURN_AROUND_US, UNTRACED_US
-from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
+from softmesh.cost.recorded_run import Form, Recorded, RecordedRun
+from softmesh.kinds import Kind
 from softmesh.systems.chip import Chip
 
 _ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
@@ -129,12 +130,12 @@ class Clock:
         form = command.form
         if command.is_captured:
             where = (run, form.mesh, command.queue)
-            if form.name == "begin_trace_capture":
+            if form.kind is Kind.CAPTURE_BEGIN:
                 self._capturing[where] = command.trace or 0
-            elif form.kind is not Kind.NOTE:
+            elif not form.kind.is_note:
                 self._traces.setdefault((run, form.mesh, self._capturing.get(where, 0)), []).append(index)
             return
-        if form.kind is Kind.NOTE:
+        if form.kind.is_note:
             now = self._hosts[run]
             self._note(run, index, now.time, now.time, now.time, now.by)
         elif form.kind is Kind.REPLAY:
@@ -145,7 +146,7 @@ class Clock:
         elif form.kind is Kind.WAIT_FOR_EVENT:
             queue = self._queue(run, command)
             queue.next = self._later(queue.next, self._events.get((run, command.event or 0), _START))
-        elif form.kind is Kind.HOST_WAITS:
+        elif form.kind in (Kind.FINISH, Kind.SYNCHRONIZE_EVENT):
             self._host_waits(run, command)
         else:
             self._launch(run, index, command)
@@ -157,7 +158,7 @@ class Clock:
         place = self._run(run, index, command, _Place(issued, host.by), issued)
         if command.is_blocking:
             seen = place.time + _ROUND_TRIP
-            if command.form.kind is Kind.READ and run in self._unread:
+            if command.form.kind is Kind.HOST_READ and run in self._unread:
                 self._unread.remove(run)
                 seen += _TURN_AROUND
             self._hosts[run] = self._later(self._hosts[run], _Place(seen, place.by))
@@ -179,7 +180,7 @@ class Clock:
             sent = self._messages.get(channel)
             if sent:
                 begin = self._later(begin, sent.pop(0))
-        if form.kind is not Kind.PROGRAM:
+        if form.kind.is_host_transfer:
             begin = self._later(begin, queue.done)
             end = begin.time + form.cost.seconds * form.writers
             by = self._note(run, index, issued, begin.time, end, begin.by)

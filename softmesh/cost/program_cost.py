@@ -17,6 +17,7 @@ from softmesh.cost.run_recorder import STEP, RunRecorder
 from softmesh.cost.summaries import LineCost, OpCost, busy_share, by_line, by_op, text_table
 from softmesh.cost.timeline import Estimate, LinkUse
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.runtime import commands
 from softmesh.runtime.device import MeshDevice
 from softmesh.value_free import without_values
@@ -138,4 +139,4 @@ def mark_step(name: str = "step", tokens: float | None = None) -> None:
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int | float) or tokens < 0):
         raise refused("mark_step", f"tokens must be a number of tokens, got {described(tokens)}")
     if commands.observers:
-        commands.emit(f"{STEP}{text}", (), (), coords=(), arguments={"tokens": tokens})
+        commands.emit(f"{STEP}{text}", Kind.STEP, (), (), coords=(), arguments={"tokens": tokens})

@@ -7,26 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from softmesh.callsite import CallSite, RawSite
 from softmesh.cost.command_cost import CommandCost
 from softmesh.cost.memory_journal import Entry
 from softmesh.cost.timeline import DirectedLink, MeshRecord, TensorRecord, Traffic
-
-
-class Kind(Enum):
-    """How the clock takes a command."""
-
-    PROGRAM = "program"  # worker cores run it
-    WRITE = "write"  # the host sends bytes
-    READ = "read"  # the host gets bytes
-    RECORD_EVENT = "record event"
-    WAIT_FOR_EVENT = "wait for event"
-    HOST_WAITS = "host waits"  # for an event, or for all of a queue
-    REPLAY = "replay"
-    NOTE = "note"  # nothing runs: a view, a mark, memory that comes or goes
+from softmesh.kinds import Kind
 
 
 class Form(NamedTuple):

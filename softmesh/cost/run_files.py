@@ -13,16 +13,17 @@ from typing import Any, NamedTuple
 from softmesh.callsite import CallSite, resolved
 from softmesh.cost.command_cost import Bound, CommandCost
 from softmesh.cost.memory_journal import Entry, label_of
-from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
+from softmesh.cost.recorded_run import Form, Recorded, RecordedRun
 from softmesh.cost.timeline import DirectedLink, MemoryRegion, MeshRecord, TensorRecord, Traffic
 from softmesh.errors import MeshError
 from softmesh.input_files.sealed_json import is_sealed, sealed
+from softmesh.kinds import Kind
 from softmesh.systems.chip import CHIPS
 from softmesh.systems.machine import Machine, Port
 from softmesh.systems.named_systems import load
 from softmesh.terminal_text import readable
 
-_VERSION = 1
+_VERSION = 2
 _MOST_BYTES = 1 << 30
 _BOUND_AT = CommandCost._fields.index("bound")
 

@@ -17,49 +17,20 @@ from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.link_traffic import LinkTable
 from softmesh.cost.memory_journal import MeshJournal, regions_of
 from softmesh.cost.pricing import price
-from softmesh.cost.recorded_run import Form, Kind, Recorded, RecordedRun
+from softmesh.cost.recorded_run import Form, Recorded, RecordedRun
 from softmesh.cost.tensor_records import TensorRecords
 from softmesh.cost.timeline import MeshRecord, Traffic
 from softmesh.fabric import settings
 from softmesh.fabric.system import current_system
 from softmesh.hardware import FabricConfig, SubDeviceId
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.memory.memory_map import worker_grid
 from softmesh.systems.chip import Chip
 
 STEP, SIGNPOST = "step ", "signpost "
-_KINDS = {
-    "from_torch": Kind.WRITE,
-    "to_device": Kind.WRITE,
-    "copy_host_to_device_tensor": Kind.WRITE,
-    "to_torch": Kind.READ,
-    "from_device": Kind.READ,
-    "copy_device_to_host_tensor": Kind.READ,
-    "enqueue_record_event": Kind.RECORD_EVENT,
-    "enqueue_record_event_to_host": Kind.RECORD_EVENT,
-    "enqueue_wait_for_event": Kind.WAIT_FOR_EVENT,
-    "event_synchronize": Kind.HOST_WAITS,
-    "finish": Kind.HOST_WAITS,
-    "execute_trace": Kind.REPLAY,
-    "enqueue_mesh_workload": Kind.PROGRAM,
-    **dict.fromkeys(("full", "zeros", "ones", "empty", "arange", "rand", "randn"), Kind.WRITE),
-    **dict.fromkeys(
-        (
-            "event_query",
-            "deallocate",
-            "allocate_tensor_on_device",
-            "allocate_tensor_on_host",
-            "get_device_tensors",
-            "begin_trace_capture",
-            "end_trace_capture",
-            "release_trace",
-        ),
-        Kind.NOTE,
-    ),
-}
 _SETTLED_EVERY = 32  # commands
-_OVER_SOCKETS = ("experimental.send_", "experimental.recv_")
 _SUB_DEVICE_NAMES = ("subdevice_id", "sub_device_id", "worker_subdevice_id", "worker_sub_device_id")
 
 
@@ -182,10 +153,10 @@ class RunRecorder:
         return known
 
     def _new_form(self, command: Command, device: MeshDevice, index: int, arguments: Mapping[str, object]) -> Form:
-        kind = _kind_of(command)
+        kind = Kind.VIEW if _moves_nothing(command) else command.kind
         ids = tuple(device.get_device_id(coord) for coord in command.coords) or tuple(device.all_device_ids)
         chip = device.system.chip
-        traffic = self._links.traffic_of(command) if kind is Kind.PROGRAM else None
+        traffic = None if kind.is_note else self._links.traffic_of(command)
         chosen = _sub_devices(command, arguments)
         return Form(
             command.name,
@@ -193,12 +164,12 @@ class RunRecorder:
             index,
             ids,
             tuple(self._place(chip) for chip in ids),
-            FREE if kind is Kind.NOTE else _through_links(price(command, chip, self._calibration), traffic, chip),
+            FREE if kind.is_note else _through_links(price(command, chip, self._calibration), traffic, chip),
             traffic,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,
             tuple(range(len(device.sub_devices.ids()))) if not chosen else (),
-            _sharing_a_way(device, ids) if kind in (Kind.WRITE, Kind.READ) else 1,
+            _sharing_a_way(device, ids) if kind.is_host_transfer else 1,
         )
 
     def _place(self, chip: int) -> int:
@@ -247,12 +218,12 @@ class RunRecorder:
 
     def _on_host(self, command: Command) -> Recorded:
         mark = None
-        if command.name.startswith((STEP, SIGNPOST)):
+        if command.kind in (Kind.STEP, Kind.SIGNPOST):
             mark = {name: str(value) for name, value in command.arguments.items() if value is not None}
         key = (command.name,)
         form = self._forms.get(key)
         if form is None:
-            form = self._forms[key] = Form(command.name, Kind.NOTE, -1, (), (), FREE, None, {}, (), (), 1)
+            form = self._forms[key] = Form(command.name, command.kind, -1, (), (), FREE, None, {}, (), (), 1)
         records = self._tensors
         return Recorded(
             form,
@@ -282,17 +253,6 @@ def _through_links(cost: CommandCost, traffic: Traffic | None, chip: Chip) -> Co
     return cost._replace(seconds=least, low=least, high=max(cost.high * scale, least), bound=Bound.LINK)
 
 
-def _kind_of(command: Command) -> Kind:
-    kind = _KINDS.get(command.name)
-    if kind is None:
-        if command.name.startswith("enqueue_write"):
-            return Kind.WRITE
-        if command.name.startswith("enqueue_read"):
-            return Kind.READ
-        kind = Kind.NOTE if _moves_nothing(command) else Kind.PROGRAM
-    return kind
-
-
 def _moves_nothing(command: Command) -> bool:
     """A view, as a reshape may be: its result lies where its operand does."""
     inputs, outputs = command.inputs, command.outputs
@@ -315,11 +275,11 @@ def _messages(command: Command) -> tuple[tuple[object, ...], tuple[object, ...]]
     """Channels that it sends into, and receives from; between ranks both ends know the chips that are joined."""
     sends: tuple[object, ...] = tuple(map(id, command.sends))
     receives: tuple[object, ...] = tuple(map(id, command.receives))
-    if not sends and not receives and command.name.startswith(_OVER_SOCKETS):
+    if not sends and not receives and command.kind in (Kind.SEND, Kind.RECEIVE):
         pairs = getattr(command.arguments.get("mesh_socket"), "node_pairs", None)
         if callable(pairs):
             channel = (str(pairs()),)
-            return (channel, ()) if command.name.startswith(_OVER_SOCKETS[0]) else ((), channel)
+            return (channel, ()) if command.kind is Kind.SEND else ((), channel)
     return sends, receives
 
 

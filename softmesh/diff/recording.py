@@ -22,6 +22,7 @@ from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.progress import counted
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
@@ -37,7 +38,6 @@ _CALLERS = 4
 _MUCH = 64 << 20  # bytes of values
 _STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
-_CAPTURE = {"begin_trace_capture": True, "end_trace_capture": False}
 MOVING = (  # collectives that leave a value what it is
     *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
     *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
@@ -112,14 +112,14 @@ class Recorder:
     def on_command(self, command: Command) -> None:
         if self._is_silent:
             return
-        if command.name.startswith(_SIGNPOST):
+        if command.kind is Kind.SIGNPOST:
             self._section = command.name.removeprefix(_SIGNPOST)
-        if command.name == "execute_trace":
+        if command.kind is Kind.REPLAY:
             self._known.clear()  # what it wrote, it does not say
             self._latest.clear()
             self._has_replayed = True
-        if command.name in _CAPTURE:
-            self._is_capturing = _CAPTURE[command.name]
+        if command.kind in (Kind.CAPTURE_BEGIN, Kind.CAPTURE_END):
+            self._is_capturing = command.kind is Kind.CAPTURE_BEGIN
         outputs = command.inputs if command.name in READS else command.outputs
         if not outputs or command.name in _SILENT:
             return

@@ -23,6 +23,7 @@ from softmesh.callsite import raw_call_site
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall, Signature, listed
+from softmesh.kinds import Kind
 from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime import commands
 from softmesh.runtime.commands import Command
@@ -382,9 +383,10 @@ def tell(
     cost, coords = plan.cost or definition.cost, plan.outputs[0].dist.coordinates()
     is_over_host = definition.over_host is not None and definition.over_host(values())
     if is_over_host:
-        commands.emit("from_device", tensors, (), coords=coords, queue=queue, blocking=True)
+        commands.emit("from_device", Kind.HOST_READ, tensors, (), coords=coords, queue=queue, blocking=True)
     command = Command(
         definition.name,
+        definition.kind,
         tensors,
         made,
         coords,
@@ -397,7 +399,7 @@ def tell(
     command.call = call
     commands.tell(command)
     if is_over_host:
-        commands.emit("to_device", (), made, coords=coords, queue=queue)
+        commands.emit("to_device", Kind.HOST_WRITE, (), made, coords=coords, queue=queue)
 
 
 def _arguments(signature: Signature, values: list[Any]) -> dict[str, Any]:

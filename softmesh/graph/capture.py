@@ -24,6 +24,7 @@ from softmesh.dispatch.entry_point import EntryPoint, Proceed
 from softmesh.graph.native_calls import form_of, native_arguments, native_name
 from softmesh.graph.program_memory import PROGRAM_ENDS, of_program
 from softmesh.graph.stack_trace_sources import user_frames
+from softmesh.kinds import Kind
 from softmesh.runtime.command_tensor import CommandTensor, TensorMemory
 from softmesh.runtime.commands import Command
 from softmesh.tensor.footprint import footprint
@@ -124,7 +125,7 @@ class GraphCapture:
         shown = native_arguments(command.name, command.arguments, command.inputs, command.outputs)
         native = native_name(command.name, form_of(command.inputs), form_of(command.outputs))
         self.begin(native, inputs, shown, self._calls[-1] if self._calls else None)
-        if command.name == "deallocate":
+        if command.kind is Kind.DEALLOCATION:
             for tensor in command.inputs:
                 self._freed(id(tensor.storage))
         made = [tensor for tensor in command.outputs if tensor.tensor_id not in self._tensors]

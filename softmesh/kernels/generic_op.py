@@ -38,6 +38,7 @@ from softmesh.kernels.program.program_descriptor import (
     ProgramDescriptor,
     compute_program_descriptor_hash,
 )
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice
@@ -68,7 +69,7 @@ def generic_op(io_tensors: Sequence[Tensor], program_descriptor: ProgramDescript
     if observed():
         coords = [coordinate for place, _ in parts for coordinate in place]
         queue = mesh.mesh_command_queue().id()
-        emit("generic_op", tensors[:-1], tensors[-1:], coords=coords, queue=queue)
+        emit("generic_op", Kind.PROGRAM, tensors[:-1], tensors[-1:], coords=coords, queue=queue)
     return tensors[-1]
 
 

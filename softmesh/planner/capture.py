@@ -21,6 +21,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.distributed.layouts import layout_along, whole_shape
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import MeshError, NotModelled
+from softmesh.kinds import Kind
 from softmesh.planner.leaf_names import LeafNames
 from softmesh.planner.one_chip_mesh import one_chip_mesh
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
@@ -147,7 +148,7 @@ class _Recorder:
         self.training = CapturedTraining(self._number, self._names.say)
 
     def on_command(self, command: Command) -> None:
-        if command.name.startswith(_SIGNPOST):
+        if command.kind is Kind.SIGNPOST:
             self._scope = command.name.removeprefix(_SIGNPOST)
         elif not self._is_inside:
             self._refused.check(command, self._nodes, self._numbers)

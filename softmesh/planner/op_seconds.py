@@ -12,9 +12,11 @@ from softmesh.cost.chip_costs import copy_seconds
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.command_workloads import bytes_of, workload_of
 from softmesh.cost.op_families import Family, family_of
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import CostRule
 from softmesh.hardware.enums import DataType, Layout
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 from softmesh.tensor.spec import TensorSpec
@@ -68,7 +70,8 @@ def work_time(
     read = [Piece(spec, at) for at, spec in enumerate(operands)]
     made = [Piece(spec, 0 if is_in_place else len(read) + at) for at, spec in enumerate(results)]
     flops = cost(operands, results)
-    command: Any = Command(op, read, made, (), 0, _NOWHERE, _NOWHERE, arguments, lambda: flops)  # type: ignore[arg-type]
+    kind = OPERATIONS[op].definition.kind if op in OPERATIONS else Kind.MOVEMENT
+    command: Any = Command(op, kind, read, made, (), 0, _NOWHERE, _NOWHERE, arguments, lambda: flops)  # type: ignore[arg-type]
     work = workload_of(command, chip)
     if work is None:
         return WorkTime(0.0, Bound.DISPATCH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from softmesh.errors import NotModelled
+from softmesh.kinds import Kind
 from softmesh.planner.op_graph import GraphNode
 from softmesh.runtime.commands import Command
 
@@ -19,11 +20,11 @@ class RefusedCommands:
 
     def check(self, command: Command, nodes: Sequence[GraphNode], known: Container[int]) -> None:
         """Raise NotModelled for what would be missing in the graph; `known` has the ids of its tensors."""
-        if command.name == "begin_trace_capture":
+        if command.kind is Kind.CAPTURE_BEGIN:
             self._first = len(nodes)
-        elif command.name == "end_trace_capture":
+        elif command.kind is Kind.CAPTURE_END:
             self._is_changing = any(node.writes for node in nodes[self._first :])
-        elif command.name == "execute_trace" and self._is_changing:
+        elif command.kind is Kind.REPLAY and self._is_changing:
             raise NotModelled(
                 f"softmesh.plan: execute_trace at {command.site} replays ops on values that are not those of the "
                 "capture, and a plan has each op once, as captured. Call the ops instead of the trace, or plan the "

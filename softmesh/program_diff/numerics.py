@@ -125,6 +125,7 @@ def _at(command: Command, fidelity: MathFidelity) -> Command:
     like = command
     return Command(
         like.name,
+        like.kind,
         like.inputs,
         like.outputs,
         like.coords,

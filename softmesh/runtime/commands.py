@@ -1,6 +1,6 @@
 """The command stream: every op, transfer and allocation is a `Command`, which the attached observers read in order.
 
-A command tells its name, what it read and wrote, its queue, where on the mesh it ran, and the line of the user's
+A command tells its name, its kind, what it read and wrote, its queue, where on the mesh it ran, and the line of the user's
 program. While nobody observes, no Command is built: callers ask `observed()` first, compiled calls at every run.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, RawSite, raw_call_site, resolved
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange, MeshCoordinateRangeSet
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Command:
     def __init__(
         self,
         name: str,
+        kind: Kind,
         inputs: Sequence[CommandTensor],
         outputs: Sequence[CommandTensor],
         coords: Sequence[MeshCoordinate],
@@ -70,6 +72,7 @@ class Command:
         cost: Callable[[], Cost] | None = None,
     ) -> None:
         self.name = name
+        self.kind = kind
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.coords = coords
@@ -166,6 +169,7 @@ def observe(observer: Observer) -> Iterator[Observer]:
 
 def emit(
     name: str,
+    kind: Kind,
     inputs: Sequence[CommandTensor],
     outputs: Sequence[CommandTensor],
     *,
@@ -183,7 +187,7 @@ def emit(
     """
     if device is None:
         device = _device_of(outputs) or _device_of(inputs)
-    command = Command(name, inputs, outputs, coords, queue, device, raw_call_site(), arguments, cost)
+    command = Command(name, kind, inputs, outputs, coords, queue, device, raw_call_site(), arguments, cost)
     for field, value in more.items():
         setattr(command, field, value)
     command.has_extra_fields = bool(more)

@@ -14,6 +14,7 @@ from softmesh.arguments import checked, checked_all, checked_ints, reject_unknow
 from softmesh.errors import MeshError
 from softmesh.hardware import DispatchCoreAxis
 from softmesh.hardware.dispatch_cores import DispatchCoreConfig, SubDeviceId
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import A_MESH_DEVICE, MeshDevice, checked_open
 
@@ -105,4 +106,4 @@ def apply_device_delay(
     mesh.note_program((_WHERE, tuple(map(tuple, cycles)), subdevice_id))
     if observed():
         coords = tuple(mesh.shape.coordinates())
-        emit(_WHERE, (), (), coords=coords, arguments={"delays": cycles}, device=mesh)
+        emit(_WHERE, Kind.PROGRAM, (), (), coords=coords, arguments={"delays": cycles}, device=mesh)

@@ -17,6 +17,7 @@ import torch
 
 from softmesh.agreed_variables import agreed
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.processes.lockstep import described
 from softmesh.runtime.commands import Command, attach
 
@@ -53,9 +54,9 @@ class LockstepCheck:
 
 def _only_reads(command: Command) -> bool:
     """What one rank may do for itself: nothing on the devices is another after it."""
-    if command.name == "event_synchronize":
+    if command.kind is Kind.SYNCHRONIZE_EVENT:
         return True
-    is_read = bool(command.inputs or command.reads) and command.name != "deallocate"
+    is_read = bool(command.inputs or command.reads) and command.kind is not Kind.DEALLOCATION
     return is_read and not command.writes and not _on_devices(command.outputs)
 
 

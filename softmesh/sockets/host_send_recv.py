@@ -10,6 +10,7 @@ import torch
 from softmesh.arguments import checked
 from softmesh.callsite import raw_call_site
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import Cost, emit, observed
 from softmesh.runtime.queues.queue_id import chosen_queue
 from softmesh.sockets import pending_tensor
@@ -151,6 +152,7 @@ def _note(
     if observed():
         emit(
             f"experimental.{op}",
+            Kind.SEND if inputs else Kind.RECEIVE,
             inputs,
             outputs,
             coords=(socket.core.device_coord,),

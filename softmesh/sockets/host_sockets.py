@@ -16,6 +16,7 @@ from softmesh.cores import CoreCoord
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import BufferType
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.processes.context import byte_view
 from softmesh.runtime.commands import emit, observed
@@ -261,7 +262,7 @@ class D2HSocket(HostSocket):
         remedy = f"{count} bytes are wanted, and nobody sent as many: {_SEND}"
         data = run_to_end(stream.take(count, frees=frees), self.waiting(f"D2HSocket.{where}", remedy, count))
         if observed():
-            emit(f"D2HSocket.{where}", (), (), coords=(), receives=(stream,))
+            emit(f"D2HSocket.{where}", Kind.RECEIVE, (), (), coords=(), receives=(stream,))
         return data
 
     def discard_pending_pages(self) -> int:

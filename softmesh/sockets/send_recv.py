@@ -18,6 +18,7 @@ from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.entry_point import Function
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import BufferType
+from softmesh.kinds import Kind
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waits import Wait
 from softmesh.runtime.commands import Cost, emit, observed
@@ -141,6 +142,7 @@ def note(
         channels = tuple(channel for channel in lanes if isinstance(channel, LocalChannel))
         emit(
             f"experimental.{op}",
+            Kind.SEND if inputs else Kind.RECEIVE,
             inputs,
             outputs,
             coords=tuple(dict.fromkeys(end.device_coord for end in ends)),

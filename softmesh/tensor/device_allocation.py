@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from softmesh.arguments import checked, checked_shape, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import replicated
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
@@ -69,7 +70,7 @@ def _allocated(where: str, spec: TensorSpec, mesh_device: MeshDevice, held_by: M
     result = Tensor.make(storage, spec)  # first of all: is there room on the device?
     storage.data = untouched_zeros((*dist.extents, *spec.shape), facts(spec.dtype).storage, on)
     if observed():
-        emit(where, (), (result,), coords=dist.coordinates())
+        emit(where, Kind.ALLOCATION, (), (result,), coords=dist.coordinates())
     return result
 
 
@@ -91,7 +92,7 @@ def deallocate(tensor: Tensor, force: bool = True) -> None:
     """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless."""
     checked("deallocate", "tensor", tensor, Tensor, A_TENSOR)
     if observed():
-        emit("deallocate", (tensor,), (), coords=tensor.view_distribution().coordinates())
+        emit("deallocate", Kind.DEALLOCATION, (tensor,), (), coords=tensor.view_distribution().coordinates())
     if force or not tensor.is_shared():
         tensor.storage.release()
 

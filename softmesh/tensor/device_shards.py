@@ -9,6 +9,7 @@ import torch
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate, MeshShape
 from softmesh.placement.distribution import HOST, distribution, whole
 from softmesh.placement.placements import LOCAL, Placement, Shard
@@ -44,7 +45,7 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
         doubt_pieces(tensor, "get_device_tensors")
         shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
         if observed():
-            emit("get_device_tensors", (tensor,), shards, coords=tensor.view_distribution().coordinates())
+            emit("get_device_tensors", Kind.PIECES, (tensor,), shards, coords=tensor.view_distribution().coordinates())
         return shards
     positions = tensor.shard_positions or tuple(range(len(tensor.storage.dist.coordinates())))
     topology = tensor.tensor_topology()
@@ -149,7 +150,7 @@ def from_host_shards(tensors: Sequence[Tensor], mesh_shape: MeshShape) -> Tensor
     topology = TensorTopology(MeshShape([size]), [PlacementShard(0)], dist.coordinates())
     result = Tensor.make(Storage(pieces, dist, None), shards[0].spec, topology)
     if observed():
-        emit("from_host_shards", shards, (result,), coords=dist.coordinates())
+        emit("from_host_shards", Kind.PIECES, shards, (result,), coords=dist.coordinates())
     return result
 
 

@@ -16,6 +16,7 @@ import torch
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import HOST, Distribution
 from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import emit, observed
@@ -80,7 +81,7 @@ def from_torch(
     result = host if device is None else put_on_mesh(host, device, host.spec)
     if observed():
         _note_lender(host, source, mesh_mapper)
-        emit("from_torch", (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
+        emit("from_torch", Kind.HOST_WRITE, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
 
 
@@ -116,7 +117,7 @@ def created(
     if recording is not None:
         _record_drawn(recording, result, where)
     if observed():
-        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
+        emit(where, Kind.HOST_FILL, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
 
 
@@ -164,7 +165,7 @@ def created_constant(
     if stored.any() or (stored.is_floating_point() and torch.signbit(stored)):
         defer_values(storage, partial(_fill, value=stored.item()))
     if observed():
-        emit(where, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
+        emit(where, Kind.HOST_FILL, (), (result,), coords=result.view_distribution().coordinates(), queue=queue)
     return result
 
 

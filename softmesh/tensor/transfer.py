@@ -11,6 +11,7 @@ import torch
 from softmesh.arguments import checked, checked_int, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.pieces import along_the_mesh
@@ -140,7 +141,7 @@ def to_torch(
     if torch_rank is not None:
         result = _squeeze_to_rank(result, checked_int("to_torch", "torch_rank", torch_rank))
     if observed():
-        emit("to_torch", (tensor,), (), coords=dist.coordinates(), queue=queue, blocking=True)
+        emit("to_torch", Kind.HOST_READ, (tensor,), (), coords=dist.coordinates(), queue=queue, blocking=True)
     return watch_copies(tensor, dist, mesh_composer, result)
 
 
@@ -237,7 +238,7 @@ def check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
 def tell_host_use(tensor: Tensor, doing: str) -> None:
     """The host looks at values of its own, which a read that does not block may still be bringing."""
     if tensor.storage.device is None and observed():
-        emit(doing, (tensor,), (), coords=tensor.view_distribution().coordinates())
+        emit(doing, Kind.HOST_USE, (tensor,), (), coords=tensor.view_distribution().coordinates())
 
 
 @reject_unknown_keywords
@@ -260,7 +261,7 @@ def to_device(
     result = put_on_mesh(tensor, device, spec)
     if observed():
         coords = result.view_distribution().coordinates()
-        emit("to_device", (tensor,), (result,), coords=coords, queue=queue)
+        emit("to_device", Kind.HOST_WRITE, (tensor,), (result,), coords=coords, queue=queue)
     return result
 
 
@@ -278,7 +279,15 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
     data = alias(held.view_data().cpu())
     result = Tensor.make(Storage(data, dist, None), tensor.spec, tensor.topology_label)
     if observed():
-        emit("from_device", (tensor,), (result,), coords=dist.coordinates(), queue=queue, blocking=blocking)
+        emit(
+            "from_device",
+            Kind.HOST_READ,
+            (tensor,),
+            (result,),
+            coords=dist.coordinates(),
+            queue=queue,
+            blocking=blocking,
+        )
     return result
 
 
@@ -314,7 +323,9 @@ def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id
     note_written(device_tensor.storage)
     if observed():
         coords = device_tensor.view_distribution().coordinates()
-        emit("copy_host_to_device_tensor", (host_tensor,), (device_tensor,), coords=coords, queue=queue)
+        emit(
+            "copy_host_to_device_tensor", Kind.HOST_WRITE, (host_tensor,), (device_tensor,), coords=coords, queue=queue
+        )
 
 
 @reject_unknown_keywords
@@ -340,6 +351,7 @@ def copy_device_to_host_tensor(
     if observed():
         emit(
             "copy_device_to_host_tensor",
+            Kind.HOST_READ,
             (device_tensor,),
             (host_tensor,),
             coords=dist.coordinates(),

@@ -14,6 +14,7 @@ from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.pricing import price
 from softmesh.dispatch.operation import OPERATIONS
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import emit
 from softmesh.systems.chip import N300, P150, Chip
 
@@ -57,8 +58,8 @@ def test_every_op_of_the_registry_belongs_to_a_family_with_a_law():
 
 def test_a_command_that_no_op_has_the_name_of_has_no_price_and_says_so(mesh):
     with ttnn.observe(Prices()) as prices:
-        emit("decode step", (), (), coords=(), device=mesh)
-        emit("signpost decode step", (), (), coords=(), device=mesh)
+        emit("decode step", Kind.PROGRAM, (), (), coords=(), device=mesh)
+        emit("signpost decode step", Kind.SIGNPOST, (), (), coords=(), device=mesh)
     unknown, marker = (cost for _, cost in prices.found)
     assert unknown.law == "no price: no op of this name is known"
     assert not unknown.is_measured

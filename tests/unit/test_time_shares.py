@@ -17,6 +17,7 @@ import softmesh as ttnn
 from softmesh.cost.summaries import busy_share, by_bound, by_line, by_op, idle_times, text_table, unpriced
 from softmesh.cost.timeline import Estimate
 from softmesh.estimation.estimate_text import estimate_document, show_estimate
+from softmesh.kinds import Kind
 from softmesh.report.estimates.estimate_page import estimate_page
 from softmesh.report.estimates.ops_csv import ops_csv_lines
 from softmesh.report.estimates.perfetto_trace import _facts, perfetto_events
@@ -191,7 +192,12 @@ def test_what_has_no_price_is_named_and_views_are_not(mesh: ttnn.MeshDevice) -> 
     with ttnn.estimate(mesh) as cost:
         ttnn.reshape(tensor(mesh, 64), (1, 64, 64))
         commands.emit(
-            "someones own op", (), (), device=mesh, coords=tuple(ttnn.MeshCoordinate(0, at) for at in range(4))
+            "someones own op",
+            Kind.PROGRAM,
+            (),
+            (),
+            device=mesh,
+            coords=tuple(ttnn.MeshCoordinate(0, at) for at in range(4)),
         )
     assert unpriced(cost.estimate) == {"someones own op": 1}
     shown = StringIO()

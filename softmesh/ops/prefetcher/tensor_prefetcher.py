@@ -15,6 +15,7 @@ from softmesh.arguments import checked, checked_int, checked_ints, described, re
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware import Arch
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, BufferType
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinateRangeSet
 from softmesh.ops.prefetcher.prefetch_buffers import A_TENSOR
 from softmesh.runtime.buffers.global_buffers import GlobalCircularBuffer
@@ -207,7 +208,7 @@ def wait_for_cq_on_tensor_prefetcher(
 
 def _report_command(where: str, mesh: MeshDevice, tensors: Sequence[Tensor]) -> None:
     if observed():
-        emit(f"experimental.{where}", tensors, (), coords=tuple(mesh.shape.coordinates()), device=mesh)
+        emit(f"experimental.{where}", Kind.MOVEMENT, tensors, (), coords=tuple(mesh.shape.coordinates()), device=mesh)
 
 
 # -- dram_prefetcher, which runs on worker cores; and the kernels that TT-NN's own tests of it use ----
@@ -248,7 +249,7 @@ def dram_prefetcher(
     state.requests.extend(Request(buffer, ref(weight), layers) for weight in weights)
     made = allocate_tensor_on_device((TILE_SIZE, TILE_SIZE), first.dtype, first.layout, mesh, DRAM_MEMORY_CONFIG)
     if observed():
-        emit(where, weights, [made], coords=tuple(mesh.shape.coordinates()), device=mesh)
+        emit(where, Kind.MOVEMENT, weights, [made], coords=tuple(mesh.shape.coordinates()), device=mesh)
     return made
 
 

@@ -9,6 +9,7 @@ import torch
 
 from softmesh.arguments import checked, checked_all
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate, MeshCoordinateRange
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.buffers.buffer_config import BufferRegion
@@ -140,7 +141,7 @@ class BufferCommands(QueueBase):
             host = at_least(where, "src", bytes_of(where, "src", src), buffer.size())
             if not mesh.is_remote_only() and buffer.size():
                 write_everywhere(buffer, host)
-            self._done(where, blocking, writes=(Access(buffer.memory),))
+            self._done(where, Kind.HOST_WRITE, blocking, writes=(Access(buffer.memory),))
 
     def enqueue_write_shard_to_sub_grid(
         self,
@@ -164,7 +165,9 @@ class BufferCommands(QueueBase):
             host = at_least(where, "host_data", bytes_of(where, "host_data", host_data), wanted)
             if not mesh.is_remote_only() and wanted:
                 write_range(buffer, host, device_range, pages)
-            self._done(where, blocking, writes=(Access(buffer.memory, pages),), coords=list(device_range))
+            self._done(
+                where, Kind.HOST_WRITE, blocking, writes=(Access(buffer.memory, pages),), coords=list(device_range)
+            )
 
     def enqueue_write_shards(
         self, buffer: MeshBuffer, shard_data_transfers: Sequence[ShardDataTransfer], blocking: bool = False
@@ -178,9 +181,11 @@ class BufferCommands(QueueBase):
                 host = at_least(where, "host_data", bytes_of(where, "host_data", one.host_data()), size)
                 if self._is_local(one.shard_coord()) and size:
                     write_device(buffer, one.shard_coord(), host, pages)
-                self._done(where, False, writes=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
+                self._done(
+                    where, Kind.HOST_WRITE, False, writes=(Access(buffer.memory, pages),), coords=[one.shard_coord()]
+                )
             if blocking:
-                self._done("finish", blocking)
+                self._done("finish", Kind.FINISH, blocking)
 
     def enqueue_write(self, buffer: MeshBuffer, host_buffer: DistributedHostBuffer, blocking: bool) -> None:
         """One host shard for each device; devices for which there is none keep what they hold."""
@@ -197,7 +202,7 @@ class BufferCommands(QueueBase):
             if own and shards.shape[1]:
                 chosen = shards if len(own) == len(coords) else shards[own]
                 write_devices(buffer, [coords[i] for i in own], chosen)
-            self._done(where, blocking, writes=(Access(buffer.memory),), coords=coords)
+            self._done(where, Kind.HOST_WRITE, blocking, writes=(Access(buffer.memory),), coords=coords)
 
     # -- reads -----------------------------------------------------------------------------------
 
@@ -224,7 +229,7 @@ class BufferCommands(QueueBase):
             buffer.warn_if_unwritten(where)
             if not mesh.is_remote_only() and buffer.size():
                 read_everywhere(buffer, host)
-            self._done(where, True, reads=(Access(buffer.memory),))
+            self._done(where, Kind.HOST_READ, True, reads=(Access(buffer.memory),))
             return host if dst is None else dst
 
     def enqueue_read_shards(
@@ -243,9 +248,11 @@ class BufferCommands(QueueBase):
                     read_device(buffer, one.shard_coord(), host, pages)
                 if one.host_data() is None:
                     one.host_data(host)
-                self._done(where, False, reads=(Access(buffer.memory, pages),), coords=[one.shard_coord()])
+                self._done(
+                    where, Kind.HOST_READ, False, reads=(Access(buffer.memory, pages),), coords=[one.shard_coord()]
+                )
             if blocking:
-                self._done("finish", blocking)
+                self._done("finish", Kind.FINISH, blocking)
 
     def enqueue_read(
         self,
@@ -266,7 +273,7 @@ class BufferCommands(QueueBase):
             buffer.warn_if_unwritten(where, own if shards is not None else ())
             if own:
                 host_buffer.fill(own, read_devices(buffer, own))
-            self._done(where, blocking, reads=(Access(buffer.memory),), coords=coords)
+            self._done(where, Kind.HOST_READ, blocking, reads=(Access(buffer.memory),), coords=coords)
 
     # -- checks ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import torch
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import Access, observed
 from softmesh.runtime.queues.buffer_commands import BufferCommands
@@ -72,6 +73,7 @@ class MeshCommandQueue(BufferCommands):
         if observed():
             self._tell(
                 "enqueue_mesh_workload",
+                Kind.PROGRAM,
                 blocking=blocking,
                 coords=workload.coordinates(),
                 reads=tuple(map(Access, touched.reads)),
@@ -106,7 +108,7 @@ class MeshCommandQueue(BufferCommands):
                 event.passed.record(stream_of(mesh.torch_device, self._number))
             self._ownership.recorded(self._number, event.id, waited)
             if observed():
-                self._tell(where, coords=list(chosen), event=event, sub_devices=tuple(waited))
+                self._tell(where, Kind.RECORD_EVENT, coords=list(chosen), event=event, sub_devices=tuple(waited))
             return event
 
     def enqueue_wait_for_event(self, event: MeshEvent) -> None:
@@ -123,7 +125,7 @@ class MeshCommandQueue(BufferCommands):
             if event.passed is not None:
                 stream_of(mesh.torch_device, self._number).wait_event(event.passed)
             if observed():
-                self._tell(where, coords=list(event.device_range), event=event)
+                self._tell(where, Kind.WAIT_FOR_EVENT, coords=list(event.device_range), event=event)
 
     def check_fresh(self, event: MeshEvent, doing: str) -> None:
         if self.events.is_stale(event):
@@ -142,4 +144,4 @@ class MeshCommandQueue(BufferCommands):
             waited = mesh.sub_devices.waited_for(doing, sub_device_ids)
             self.wait(doing, waited)
             if observed():
-                self._tell("finish", blocking=True, sub_devices=tuple(waited))
+                self._tell("finish", Kind.FINISH, blocking=True, sub_devices=tuple(waited))

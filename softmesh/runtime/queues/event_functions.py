@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.errors import MeshError
 from softmesh.hardware.dispatch_cores import SubDeviceId
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
@@ -28,7 +29,7 @@ def EventSynchronize(event: MeshEvent) -> None:
         )
     if event.passed is not None:
         event.passed.synchronize()
-    _tell("event_synchronize", queue, event)
+    _tell("event_synchronize", Kind.SYNCHRONIZE_EVENT, queue, event)
 
 
 def EventQuery(event: MeshEvent) -> bool:
@@ -36,15 +37,15 @@ def EventQuery(event: MeshEvent) -> bool:
     queue = _queue_of("EventQuery", event)
     if not queue.events.has_reached_host(event) or (event.passed is not None and not event.passed.query()):
         return False
-    _tell("event_query", queue, event)
+    _tell("event_query", Kind.QUERY_EVENT, queue, event)
     return True
 
 
-def _tell(name: str, queue: MeshCommandQueue, event: MeshEvent) -> None:
+def _tell(name: str, kind: Kind, queue: MeshCommandQueue, event: MeshEvent) -> None:
     """The host has heard of an event."""
     if observed():
         mesh, coords = queue.device(), list(event.device_range)
-        emit(name, (), (), coords=coords, queue=queue.id(), device=mesh, event=event)
+        emit(name, kind, (), (), coords=coords, queue=queue.id(), device=mesh, event=event)
 
 
 def _queue_of(where: str, event: MeshEvent) -> MeshCommandQueue:

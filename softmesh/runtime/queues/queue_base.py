@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from softmesh.arguments import checked
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinateRange, MeshShape
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.commands import emit, observed
@@ -161,12 +162,12 @@ class QueueBase:
             raise MeshError(f"{where}: {box} lies outside the mesh, which is {mesh.shape}.")
         return box
 
-    def _done(self, name: str, blocking: bool, **more: Any) -> None:
+    def _done(self, name: str, kind: Kind, blocking: bool, **more: Any) -> None:
         """The end of a command: told to observers, and waited for."""
         if blocking:
             self.wait(name)
         if observed():
-            self._tell(name, blocking=blocking, **more)
+            self._tell(name, kind, blocking=blocking, **more)
 
     def wait(self, why: str, sub_devices: Sequence[int] = ()) -> None:
         """Until everything on this queue has run; on these sub-devices, or on the stall group."""
@@ -187,8 +188,8 @@ class QueueBase:
             raise_machine_error(why, error, mesh)
             raise
 
-    def _tell(self, name: str, **more: Any) -> None:
+    def _tell(self, name: str, kind: Kind, **more: Any) -> None:
         mesh = self.device()
         more.setdefault("coords", mesh_coordinates(tuple(mesh.shape)))
         more.setdefault("device", mesh)
-        emit(name, (), (), queue=self._number, **more)
+        emit(name, kind, (), (), queue=self._number, **more)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.callsite import RawSite, resolved
+from softmesh.kinds import Kind
 from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.sanitizer.findings import FindingKind, Report, described
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from softmesh.runtime.commands import Command
     from softmesh.runtime.device import MeshDevice
 
-_EXCHANGES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "all_broadcast")  # all hear of all
-_WAITS = ("end_trace_capture", "event_synchronize", "event_query")  # and whatever blocks
+_EXCHANGES = frozenset(  # every chip hears of every other
+    {Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE, Kind.ALL_TO_ALL, Kind.ALL_BROADCAST}
+)
+_WAITS = frozenset({Kind.CAPTURE_END, Kind.SYNCHRONIZE_EVENT, Kind.QUERY_EVENT})  # and whatever blocks
 _BUFFERS = ("persistent", "intermediate", "buffer_tensor")
 
 
@@ -90,7 +93,7 @@ class ChipSkew:
         mesh = self._meshes.get(device)
         if mesh is None:
             return
-        if command.name == "begin_trace_capture":
+        if command.kind is Kind.CAPTURE_BEGIN:
             mesh.recorded.pop(command.queue, None)  # of a capture that failed at its end
         else:
             mesh.recorded.setdefault(command.queue, []).append(_work_of(command, mesh))
@@ -98,21 +101,21 @@ class ChipSkew:
     def note(self, command: Command, device: MeshDevice) -> None:
         mesh = self._meshes.get(device)
         if mesh is None:
-            if not _is_exchange(command.name) or "async" not in command.name:
+            if command.kind not in _EXCHANGES or not _meets_others(command):
                 return  # nothing to remember yet
             mesh = self._meshes[device] = _Mesh()
         mesh.count += 1
-        if command.name == "end_trace_capture":
+        if command.kind is Kind.CAPTURE_END:
             mesh.keep_trace(command)
-        elif command.name == "release_trace":
+        elif command.kind is Kind.RELEASE_TRACE:
             mesh.traces.pop(command.trace or 0, None)
-        elif command.name == "execute_trace":
+        elif command.kind is Kind.REPLAY:
             for work in mesh.traces.get(command.trace or 0, ()):
                 mesh.count += 1
                 self._do(work._replace(replayed=command.raw_site), mesh)
-        if mesh.buffers or _is_exchange(command.name):
+        if mesh.buffers or command.kind in _EXCHANGES:
             self._do(_work_of(command, mesh), mesh)
-        if command.blocking or command.name in _WAITS:
+        if command.blocking or command.kind in _WAITS:
             mesh.count += 1
             mesh.together[None] = mesh.count
         for access in command.writes:
@@ -141,15 +144,15 @@ class ChipSkew:
         mesh.together[work.axis] = mesh.count
 
 
-@cache
-def _is_exchange(name: str) -> bool:
-    return any(kind in name for kind in _EXCHANGES)
+def _meets_others(command: Command) -> bool:
+    """True if it is given semaphores or buffers that another call may use too."""
+    return any(True for _ in _semaphores(command.arguments)) or any(True for _ in _buffers(command))
 
 
 def _work_of(command: Command, mesh: _Mesh) -> Work:
     spans = [tensor.storage.span() for tensor in command.inputs] if mesh.buffers else []
     reads = [span.number for span in spans if span is not None and span.number in mesh.buffers]
-    if not _is_exchange(command.name):
+    if command.kind not in _EXCHANGES:
         return Work(command.name, command.raw_site, reads)
     arguments = command.arguments
     axis = arguments.get("cluster_axis")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from softmesh.cores import CoreRangeSet
 from softmesh.hardware import SubDeviceId
 from softmesh.hardware.enums import BufferType
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime.buffers.global_buffers import GlobalSemaphore
 from softmesh.runtime.buffers.mesh_memory import MeshMemory, Window
@@ -25,25 +26,6 @@ if TYPE_CHECKING:
     from softmesh.runtime.device import MeshDevice
     from softmesh.runtime.memory.pool import Pool
     from softmesh.runtime.traces.trace import Trace
-
-LAUNCH = "enqueue_mesh_workload"
-_EVENT_WAIT = "enqueue_wait_for_event"
-_TRANSFERS = frozenset(
-    {
-        "from_torch",
-        "full",
-        "zeros",
-        "ones",
-        "empty",
-        "arange",
-        "rand",
-        "to_torch",
-        "to_device",
-        "from_device",
-        "copy_host_to_device_tensor",
-        "copy_device_to_host_tensor",
-    }
-)
 
 
 class WatchedMesh:
@@ -85,7 +67,11 @@ class WatchedMesh:
 
     def _among_sub_devices(self, command: Command, device: MeshDevice, queue: Agent) -> Agent:
         """Launches on different sub-devices run side by side; other commands wait for those they name."""
-        sub_device = command.sub_devices[0] if command.name == LAUNCH else _sub_device_of_op(command, device)
+        sub_device = (
+            command.sub_devices[0]
+            if command.kind is Kind.PROGRAM and command.sub_devices
+            else _sub_device_of_op(command, device)
+        )
         if sub_device is not None:
             launched = self._worker(queue, sub_device)
             launched.learn(queue.clock)
@@ -106,11 +92,11 @@ class WatchedMesh:
 
 
 def _waited_for(command: Command, device: MeshDevice) -> tuple[int, ...]:
-    if command.name == _EVENT_WAIT:
+    if command.kind is Kind.WAIT_FOR_EVENT:
         return ()  # it waits for what the event stands for
     if command.sub_devices:
         return command.sub_devices
-    if command.name in _TRANSFERS or command.reads or command.writes:
+    if command.kind.is_host_transfer or command.reads or command.writes:
         return tuple(device.sub_devices.waited_for(command.name))
     return tuple(one.id for one in device.sub_devices.ids())
 
@@ -120,7 +106,7 @@ _CORES, _SUB_DEVICES = ("sub_core_grids", "sub_core_grid"), ("subdevice_id", "su
 
 def _sub_device_of_op(command: Command, device: MeshDevice) -> int | None:
     """Where an op runs: as it was told, on the cores that hold its shards, or on the first; None for what is no op."""
-    if command.has_extra_fields or command.name in _TRANSFERS or not (command.inputs and command.outputs):
+    if command.has_extra_fields or command.kind.is_host_transfer or not (command.inputs and command.outputs):
         return None
     given = command.arguments
     named = next((given[name] for name in _SUB_DEVICES if given.get(name) is not None), None)
@@ -175,9 +161,6 @@ def owner_of_stale_view(mesh: MeshDevice, memory: PagedMemory) -> MeshMemory | N
     return None if allocation is not None and allocation.owner is base else base
 
 
-_ARRIVING = frozenset({"experimental.recv_async", "experimental.recv_direct_async", "experimental.recv_async_h2d"})
-
-
 Memories = Mapping["Pool | None", AddressSpace]
 
 
@@ -188,7 +171,7 @@ def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memor
     if inputs and outputs and outputs[0].storage.is_shared() and _moves_nothing(inputs, outputs[0]):
         return touches
     # To ask for what is on its way is to wait for it.
-    arriving = Where(frozenset(command.coords)) if command.name in _ARRIVING else None
+    arriving = Where(frozenset(command.coords)) if command.kind is Kind.RECEIVE else None
     is_write = False
     for tensors in (inputs, outputs):
         for tensor in tensors:
@@ -202,7 +185,7 @@ def touches_of(command: Command, device: MeshDevice, step: Step, memories: Memor
             if where is not None or not memories[span.pool].note(step, is_write, span):
                 touches.append(Touch(step, is_write, where or EVERYWHERE, span))
         is_write = True
-    if "async" in command.name:
+    if command.kind.is_exchange:
         touches += _counters(command, step)
     if command.has_extra_fields:
         touches += _memories(command.reads, command, device, step, is_write=False)

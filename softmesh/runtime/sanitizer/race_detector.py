@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.agreed_variables import agreed
 from softmesh.errors import ArgumentValueError
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import attach, detach
 from softmesh.runtime.memory.allocations import Span
 from softmesh.runtime.memory.pool import next_number
@@ -95,8 +96,8 @@ class Sanitizer:
         else:
             self._skew.note(command, device)
             self._overlapping.note(command, device)
-        if command.name in _ACTS:
-            _ACTS[command.name](self, command, device)
+        if command.kind in _ACTS:
+            _ACTS[command.kind](self, command, device)
         elif command.queue not in device.captures.recordings:  # what is recorded does not run
             self._run(command, device)
 
@@ -173,7 +174,7 @@ class Sanitizer:
     def _by_the_host(self, command: Command) -> None:
         for channel in command.receives:
             self._messages.receive_all(channel, self._host)
-        if command.name in _HANDS_ON:
+        if command.kind is Kind.PIECES:  # the host looks at no value
             for tensor in command.inputs:
                 self._on_host.share(tensor.storage, [made.storage for made in command.outputs])
         else:
@@ -235,19 +236,17 @@ class Sanitizer:
         """It touches no memory, and nobody waits."""
 
 
-_HANDS_ON = frozenset({"get_device_tensors", "from_host_shards"})  # the host looks at no value
-_ACTS: dict[str, Callable[[Sanitizer, Command, MeshDevice], None]] = {
-    "enqueue_record_event": Sanitizer._record,
-    "enqueue_record_event_to_host": Sanitizer._record,
-    "enqueue_wait_for_event": Sanitizer._wait,
-    "event_synchronize": Sanitizer._host_waits,
-    "event_query": Sanitizer._host_waits,
-    "deallocate": Sanitizer._nothing,
-    "allocate_tensor_on_device": Sanitizer._nothing,
-    "begin_trace_capture": Sanitizer._nothing,
-    "end_trace_capture": Sanitizer._capture_ended,
-    "release_trace": Sanitizer._nothing,
-    "execute_trace": Sanitizer._replay,
+_ACTS: dict[Kind, Callable[[Sanitizer, Command, MeshDevice], None]] = {
+    Kind.RECORD_EVENT: Sanitizer._record,
+    Kind.WAIT_FOR_EVENT: Sanitizer._wait,
+    Kind.SYNCHRONIZE_EVENT: Sanitizer._host_waits,
+    Kind.QUERY_EVENT: Sanitizer._host_waits,
+    Kind.DEALLOCATION: Sanitizer._nothing,
+    Kind.ALLOCATION: Sanitizer._nothing,
+    Kind.CAPTURE_BEGIN: Sanitizer._nothing,
+    Kind.CAPTURE_END: Sanitizer._capture_ended,
+    Kind.RELEASE_TRACE: Sanitizer._nothing,
+    Kind.REPLAY: Sanitizer._replay,
 }
 
 

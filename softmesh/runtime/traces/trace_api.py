@@ -8,6 +8,7 @@ from softmesh.arguments import checked
 from softmesh.callsite import user_call_site
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import BufferType
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import mesh_coordinates
 from softmesh.runtime import commands
 from softmesh.runtime.commands import emit, observed
@@ -80,7 +81,17 @@ def replay_on(mesh: MeshDevice, queue: int, number: int, blocking: bool) -> None
             raise
     if commands.observers:
         coords = mesh_coordinates(tuple(mesh.shape))
-        commands.emit("execute_trace", (), (), coords=coords, queue=queue, trace=number, device=mesh, blocking=blocking)
+        commands.emit(
+            "execute_trace",
+            Kind.REPLAY,
+            (),
+            (),
+            coords=coords,
+            queue=queue,
+            trace=number,
+            device=mesh,
+            blocking=blocking,
+        )
     if blocking:
         mesh.queues[queue].wait("execute_trace")
 
@@ -112,7 +123,7 @@ def begin_trace_capture(mesh_device: MeshDevice, cq_id: int | QueueId | None = N
 def _begin(mesh_device: MeshDevice, queue: int, number: MeshTraceId) -> MeshTraceId:
     mesh_device.tell_ranks(f"begin_trace_capture(cq_id={queue})")
     begun(mesh_device, queue, Recording(number, queue, user_call_site()))
-    _tell("begin_trace_capture", mesh_device, queue, number)
+    _tell("begin_trace_capture", Kind.CAPTURE_BEGIN, mesh_device, queue, number)
     return number
 
 
@@ -125,7 +136,7 @@ def end_trace_capture(mesh_device: MeshDevice, trace_id: MeshTraceId, cq_id: int
     keep_trace(mesh_device, trace)
     trace.await_replay()
     mesh_device.tell_ranks(f"end_trace_capture(cq_id={queue})")
-    _tell("end_trace_capture", mesh_device, queue, trace_id)
+    _tell("end_trace_capture", Kind.CAPTURE_END, mesh_device, queue, trace_id)
 
 
 def execute_trace(
@@ -143,7 +154,7 @@ def release_trace(mesh_device: MeshDevice, trace_id: MeshTraceId) -> None:
     checked("release_trace", "mesh_device", mesh_device, MeshDevice, _A_MESH).check_open("release_trace")
     _tell_ranks("release_trace", mesh_device, int(_checked_id("release_trace", trace_id)))
     drop_trace(mesh_device, int(trace_id))
-    _tell("release_trace", mesh_device, 0, trace_id)
+    _tell("release_trace", Kind.RELEASE_TRACE, mesh_device, 0, trace_id)
 
 
 def is_trace_capture_active(device: MeshDevice) -> bool:
@@ -194,10 +205,11 @@ def _checked_id(where: str, trace_id: object) -> MeshTraceId:
     return MeshTraceId(checked(where, "trace_id", trace_id, int, _AN_ID))
 
 
-def _tell(name: str, mesh_device: MeshDevice, queue: int, trace_id: MeshTraceId) -> None:
+def _tell(name: str, kind: Kind, mesh_device: MeshDevice, queue: int, trace_id: MeshTraceId) -> None:
     if observed():
         emit(
             name,
+            kind,
             (),
             (),
             coords=mesh_coordinates(tuple(mesh_device.shape)),
