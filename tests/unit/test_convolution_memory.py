@@ -113,3 +113,20 @@ def test_weights_handed_back_make_the_same_bits(device):
     first, (kept, _) = ttnn.conv2d(input_tensor=images, weight_tensor=weight, return_weights_and_bias=True, **given)
     again = ttnn.conv2d(input_tensor=images, weight_tensor=kept, **given)
     assert torch.equal(ttnn.to_torch(first), ttnn.to_torch(again))
+
+
+@pytest.mark.parametrize("dtype", [None, ttnn.bfloat16, ttnn.bfloat8_b, ttnn.bfloat4_b])
+@pytest.mark.parametrize("op", [ttnn.conv2d, ttnn.conv_transpose2d, ttnn.conv1d])
+def test_a_bias_counts_in_the_dtype_of_the_weights_in_every_form(device, op, dtype):
+    is_1d = op is ttnn.conv1d
+    images = ttnn.from_torch(random(1, 1 if is_1d else 4, 16, 32))
+    weight = ttnn.from_torch(random(32, 32, 3) if is_1d else random(32, 32, 3, 3))
+    bias, config = ttnn.from_torch(random(1, 1, 1, 32)), ttnn.Conv1dConfig(weights_dtype=dtype)
+    sizes = {"input_length": 16} if is_1d else {"input_height": 4, "input_width": 16}
+    sizes |= {"batch_size": 1, "in_channels": 32, "out_channels": 32, "kernel_size": 3 if is_1d else (3, 3)}
+    given = {**sizes, "input_tensor": images, "device": device, "conv_config": config, "dtype": ttnn.float32}
+    raw, (kept, kept_bias) = op(weight_tensor=weight, bias_tensor=bias, return_weights_and_bias=True, **given)
+    held = ttnn.prepare_conv_bias(bias_tensor=bias, out_channels=32, device=device, conv_config=config)
+    for ready in (kept_bias, held):
+        again = op(weight_tensor=kept, bias_tensor=ready, **given)
+        assert torch.equal(ttnn.to_torch(raw), ttnn.to_torch(again))

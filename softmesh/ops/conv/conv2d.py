@@ -36,6 +36,7 @@ from softmesh.ops.conv.mesh_convolution import (
     convolution_rule,
     convolve,
     geometry_of,
+    rounded_bias,
     rounded_weight,
 )
 from softmesh.ops.data_movement.image_layout import flattened, ints, pair
@@ -129,7 +130,7 @@ def _local(
     def compute(images: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         apart = images.reshape(*images.shape[:-4], *geometry[:3], images.shape[-1])[..., : geometry.in_channels]
         result = flattened(product(apart, weight))
-        result = result if bias is None else result + bias
+        result = result if bias is None else result + rounded_bias(bias, config.weights_dtype)
         return result if activation is None else activation(result)
 
     return Local(

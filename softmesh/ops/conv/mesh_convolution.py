@@ -130,6 +130,11 @@ def rounded_weight(weight: torch.Tensor, dtype: DataType | None) -> torch.Tensor
     return from_matrix(round_to(as_matrix(weight), dtype).float(), weight.shape[-4:])
 
 
+def rounded_bias(bias: torch.Tensor, dtype: DataType | None) -> torch.Tensor:
+    """Round a bias as the chip holds it: in the dtype of the weights."""
+    return bias if dtype is None else round_to(bias, dtype).float()
+
+
 @placed("Split by image where the input is, by channels where the weight is; input channels split in both: Partial.")
 def convolution_rule(flat: bool, groups: int, is_bare: bool, weight_dims: tuple[int, int]) -> rules.Rule:
     """Images split by batch, weights by output channels, both by group or by what is summed.
