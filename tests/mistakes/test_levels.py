@@ -47,11 +47,16 @@ def bindings(descriptor: str) -> str:
     return "ranks.yaml"
 
 
-def test_each_refusal_of_a_level_names_the_whole_command_and_the_command_works(levels):
-    refused = run("lint", levels, "--system", "Closetbox")
-    commands = re.findall(r"fix: softmesh (flatten \S+ -o (\S+))", refused.output)
-    assert refused.output.count("fix:") == len(commands) == 3
-    assert "parses; runtime rejects; as one graph: fits Closetbox" in refused.output
+@pytest.mark.parametrize("strict", ["0", "1"])
+def test_each_remark_on_a_level_names_the_whole_command_and_the_command_works(levels, strict, monkeypatch):
+    """What a job runs with a warning is no error of lint either; both refuse it in strict mode."""
+    monkeypatch.setenv("SOFTMESH_STRICT", strict)
+    told = run("lint", levels, "--system", "Closetbox")
+    commands = re.findall(r"fix: softmesh (flatten \S+ -o (\S+))", told.output)
+    assert told.output.count("fix:") == len(commands) == 3
+    assert told.exit_code == int(strict)
+    verdict = "parses; runtime rejects" if told.exit_code else "runs as one graph; silicon rejects"
+    assert f"{verdict}; fits Closetbox" in told.output
     for command, flat in commands:
         assert run(*shlex.split(command)).exit_code == 0
         accepted = run("lint", flat, "--system", "Closetbox", "--fabric", "FABRIC_2D")

@@ -93,9 +93,12 @@ def test_a_finding_shows_place_rule_source_line_and_fix_and_the_exit_code_is_1(w
     assert result.exit_code == 1
 
 
-def test_what_only_the_runtime_refuses_is_told_apart():
-    assert lint([PODS])[0].verdict == "parses; runtime rejects"
+def test_what_only_the_runtime_refuses_is_told_apart(monkeypatch):
+    assert lint([PODS])[0].verdict == "runs as one graph; silicon rejects"
     assert lint([PODS], runtime=False)[0].verdict == "valid"
+    assert run(PODS).exit_code == 0
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    assert lint([PODS])[0].verdict == "parses; runtime rejects"
     assert run(PODS).exit_code == 1
     assert run(PODS, "--no-runtime").exit_code == 0
 
@@ -238,6 +241,8 @@ def test_bindings_that_agree_with_their_descriptor_are_valid(monkeypatch):
 
 def test_a_descriptor_the_runtime_refuses_is_an_error_of_its_bindings(monkeypatch):
     monkeypatch.chdir(FIXTURES)
+    assert not errors(lint(["pods.yaml"])[0])  # a job runs it as one graph
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
     [report] = lint(["pods.yaml"])
     assert errors(report) == [("bindings/descriptor", 6)]
     assert "There can only be one FABRIC level graph" in only(report, "bindings/descriptor").message
@@ -361,7 +366,8 @@ def test_sub_contexts_on_one_host_may_not_share_chips():
     assert errors(report) == [("bindings/shared-devices", 3)] * 2
 
 
-def test_a_descriptor_mapping_tells_which_descriptor_is_refused(write):
+def test_a_descriptor_mapping_tells_which_descriptor_is_refused(write, monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
     file = write("map.yaml", f"subcontext_id_to_mesh_graph_descriptor:\n  0: {BIG}\n  1: {PODS}\n")
     assert errors(lint([file])[0]) == [("bindings/sub-context", 3)]
 
