@@ -24,7 +24,8 @@ _DIGITS = 6
 _STYLE = files(__package__).joinpath("report_page.css").read_text(encoding="utf-8")
 _SCRIPT = files(__package__).joinpath("report_page.js").read_text(encoding="utf-8")
 
-_PANEL = '<section class="panel" aria-live="polite"><h2>Values</h2></section>'
+_PANEL = '<section class="panel" aria-live="polite"><h2>Values</h2>'
+_PANEL += '<p class="note">Click an op, or the square of a chip, to see the values behind it.</p></section>'
 Details = Callable[[int], Detail | None]
 
 
@@ -48,13 +49,14 @@ def page_html(page: Page, details: Details | None = None) -> str:
         for what, figure, more in page.cards
     )
     rows = _chosen(page.ops, page.first, _MOST_ROWS)
-    same = ' class="same"' if page.first is None else ' class="failed"'
+    is_same = page.first is None and not any(one.reason for one in page.ops)
+    kind = "failed" if page.first is not None else "same" if is_same else "open"
     return printable(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{STYLE}{_STYLE}</style></head>\n<body>"
         f'<header class="top"><h1>{title}</h1></header><main><div class="cards">{cards}</div>'
-        f"<section{same}><pre>{html.escape(page.text)}</pre></section>{_layers(rows, page.mesh)}"
+        f'<section class="{kind}"><pre>{html.escape(page.text)}</pre></section>{_layers(rows, page.mesh)}'
         f'<div class="columns">{_ops(page, rows)}{"" if details is None else _PANEL}</div></main>'
         f"{'' if details is None else _values(page.ops, page.first, details)}</body></html>\n"
     )
@@ -82,7 +84,7 @@ def _ops(page: Page, rows: Sequence[OpDifference]) -> str:
     )
     return (
         '<section><h2>Ops</h2><p class="lead">Each square is a chip, at its place in the mesh, coloured by its '
-        "relative error. Click an op or a square to see values.</p>"
+        "relative error.</p>"
         f'<p class="legend">{steps}</p><div class="scroll"><table class="ops"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}</section>"
     )

@@ -8,6 +8,7 @@ reads on every colour that stands for a group of devices, light or dark.
 from __future__ import annotations
 
 import colorsys
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -95,6 +96,8 @@ LINE = "#8a95a1"
 
 _SANS = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _MONO = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_SQUEEZED = "max-width:100%"  # no wider than the page
+READABLE = 9.0  # pixels: no letter on a page is smaller
 _MONO_ADVANCE = 0.61  # width of a character, in font sizes
 _SANS_ADVANCE = 0.57
 _BOLD_SANS_ADVANCE = 0.66
@@ -213,6 +216,14 @@ def bare_picture(content: Panel, description: str, margin: float) -> str:
     return ElementTree.tostring(_document(content, description, margin, 1.0), encoding="unicode")
 
 
+def scrolling(svg: str) -> str:
+    """Put a picture into a frame of a page, where it scrolls before its smallest letters get hard to read."""
+    smallest = min(map(float, re.findall(r'font-size="([\d.]+)"', svg)), default=READABLE)
+    width = float(svg.partition('viewBox="')[2].split()[2].rstrip('"')) * READABLE / smallest
+    sized = svg.replace(_SQUEEZED, f"{_SQUEEZED};min-width:{width:.0f}px", 1)
+    return f'<div style="overflow-x:auto">{sized}</div>'
+
+
 def _document(content: Panel, description: str, margin: float, scale: float) -> ElementTree.Element:
     width, height = _number(content.width + 2 * margin), _number(content.height + 2 * margin)
     root = ElementTree.Element(
@@ -223,7 +234,7 @@ def _document(content: Panel, description: str, margin: float, scale: float) -> 
             "width": _number(
                 float(width) * scale
             ),  # the height follows from the viewBox, also where a page squeezes the width
-            "style": "max-width:100%",
+            "style": _SQUEEZED,
             "font-family": _MONO,
             "role": "img",
         },

@@ -19,6 +19,7 @@ from softmesh.hardware import FabricConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.tensor_topology import PlacementReplicate, PlacementShard
 from softmesh.report.command_options import is_page, output_option, when_given, write_picture
+from softmesh.report.drawing import scrolling
 from softmesh.report.mesh_svg import mesh_svg, placed_svg
 from softmesh.report.shard_layout import PlacedTensor, grid_text, planned
 from softmesh.report.terminal import mesh_grid, print_pictures, system_ids, tensor_picture
@@ -182,7 +183,8 @@ def _show_mesh(mesh: MeshShape | None, shape: list[int] | None, splits: Splits |
     tensor = None if shape is None and splits is None else _plan(mesh, ids, shape, splits or (None,))
     if output is not None:
         picture = mesh_svg(tuple(mesh), ids) if tensor is None else placed_svg(tensor)
-        write_picture(output, _html(output.stem, picture) if is_page(output) else picture)
+        title = f"Mesh of {grid_text(tuple(mesh))}" if tensor is None else tensor.title()
+        write_picture(output, _html(title, picture) if is_page(output) else picture)
     elif tensor is None:
         print_pictures(mesh_grid(tuple(mesh), ids))
     else:
@@ -252,6 +254,7 @@ def _why_uneven(shape: Sequence[int], dims: Splits, grid: Sequence[int]) -> str:
 def _html(title: str, picture: str) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(title)}</title><style>:root {{ color-scheme: light dark; }}</style></head>\n"
-        f"<body>\n{picture}\n</body>\n</html>\n"
+        f"<body>\n{scrolling(picture)}\n</body>\n</html>\n"
     )

@@ -6,12 +6,31 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from hand_made_estimates import hand_made_estimate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from softmesh.collectives.schedules.generators import schedule_for
 from softmesh.report.dark_colours import dark, used_colours
-from softmesh.report.drawing import EMPTY, FADED, INK, PAPER, Panel, bare_picture, picture, shaded_tints, tints
+from softmesh.report.drawing import (
+    EMPTY,
+    FADED,
+    INK,
+    PAPER,
+    Panel,
+    bare_picture,
+    picture,
+    scrolling,
+    shaded_tints,
+    tints,
+)
+from softmesh.report.estimates.estimate_page import estimate_page
 from softmesh.report.mesh_svg import mesh_svg
+from softmesh.report.schedules.player_page import schedule_page
+from softmesh.report.schedules.schedule_replay import ScheduleReplay
+from softmesh.report.wiring.machine_wiring import machine_wiring
+from softmesh.report.wiring.wiring_page import wiring_page
+from softmesh.systems.named_systems import load
 
 COLOURS = st.integers(0, 0xFFFFFF).map(lambda number: f"#{number:06x}")
 GREYS = st.integers(0, 255).map(lambda part: f"#{part:02x}{part:02x}{part:02x}")
@@ -83,3 +102,31 @@ def test_pixels_are_those_of_the_light_picture() -> None:
     svg = mesh_svg((2, 2), range(4))
     without = re.sub("<style>.*?</style>", "", svg)
     assert bytes(svg_to_bytes(svg_string=svg)) == bytes(svg_to_bytes(svg_string=without))
+
+
+def replay_of(name: str, shape: tuple[int, ...], wraps: tuple[bool, ...]) -> ScheduleReplay:
+    return ScheduleReplay(schedule_for(name, shape, wraps, 1), shape, wraps, None)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(wiring_page(machine_wiring(load("Galaxy"))), id="a machine"),
+        pytest.param(wiring_page(machine_wiring(load("N300"))), id="a small machine"),
+        pytest.param(scrolling(mesh_svg((8, 4), range(32))), id="a mesh"),
+        pytest.param(estimate_page(hand_made_estimate()), id="an estimate"),
+        pytest.param(schedule_page(replay_of("all_reduce", (8, 4), (False, False))), id="a grid"),
+        pytest.param(schedule_page(replay_of("all_gather", (64,), (True,))), id="a ring"),
+    ],
+)
+def test_no_letter_of_a_picture_on_a_page_gets_smaller_than_nine_pixels(page: str) -> None:
+    """However narrow the page: a picture scrolls in its frame from there on."""
+    pictures = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    assert pictures
+    for svg in pictures:
+        letters = min(map(float, re.findall(r'font-size="([\d.]+)"', svg)), default=9.0)
+        narrowest = re.search(r"min-width:([\d.]+)px", svg.partition(">")[0])
+        width = float(svg.partition('viewBox="')[2].split()[2].rstrip('"'))
+        assert narrowest is not None
+        assert letters * float(narrowest[1]) / width == pytest.approx(9, abs=0.1)
+        assert re.search(r"overflow-x:auto.>$", page[: page.index(svg)])

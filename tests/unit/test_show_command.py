@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from softmesh.report.drawing import scrolling
 from softmesh.report.show import show
 
 
@@ -114,8 +115,9 @@ def test_an_html_file_is_a_page_around_the_picture(tmp_path: Path):
     run("--mesh", "2x4", "--shard", "3", "-o", str(svg))
     assert run("--mesh", "2x4", "--shard", "3", "-o", str(page)).exit_code == 0
     html = page.read_text(encoding="utf-8")
-    assert html.startswith('<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>a&lt;b</title>')
-    assert svg.read_text(encoding="utf-8") in html
+    assert html.startswith('<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">')
+    assert "<title>Tensor [1, 1, 32, 256] on a mesh of 2x4</title>" in html
+    assert scrolling(svg.read_text(encoding="utf-8")) in html
 
 
 @pytest.mark.parametrize(

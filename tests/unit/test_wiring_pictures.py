@@ -20,7 +20,7 @@ from softmesh.fabric.descriptors.loader import load_mesh_graph
 from softmesh.fabric.matching.match import Match
 from softmesh.fabric.mesh_graph import Connection, LogicalMesh, MeshGraph, Node, Pinning, Side
 from softmesh.hardware import Arch
-from softmesh.report.drawing import Box, text_width
+from softmesh.report.drawing import Box, scrolling, text_width
 from softmesh.report.show import show
 from softmesh.report.wiring.graph_wiring import graph_wiring
 from softmesh.report.wiring.grid_embedding import grid_places
@@ -400,7 +400,7 @@ def test_no_line_in_the_terminal_is_longer_than_it_is_wide(name: str, width: int
 
 def test_a_page_has_the_picture_and_tables_of_all_there_is_and_no_script():
     page = wiring_page(wiring("Exabox"))
-    assert wiring_svg(wiring("Exabox")) in page
+    assert scrolling(wiring_svg(wiring("Exabox"))) in page
     assert "<summary>Chips (160)</summary>" in page
     assert "<summary>Links between boxes (10)</summary>" in page
     assert f"<summary>Links between chips ({len(wiring('Exabox').wires)})</summary>" in page

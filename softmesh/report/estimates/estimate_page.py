@@ -8,6 +8,7 @@ from pathlib import Path
 
 from softmesh.cost.summaries import busy_share, by_bound, idle_times, size_text, time_text, unpriced
 from softmesh.cost.timeline import Estimate
+from softmesh.report.drawing import scrolling
 from softmesh.report.estimates.link_and_memory_use import MemoryUse, device_count, memory_uses
 from softmesh.report.estimates.link_map import link_map
 from softmesh.report.estimates.memory_map import left_out, memory_map, memory_sentence
@@ -52,7 +53,9 @@ def notebook_html(estimate: Estimate) -> str:
 
 def estimate_page(estimate: Estimate) -> str:
     title = escape(_title(estimate))
-    links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _SECTIONS)
+    links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _SECTIONS if estimate.commands)
+    sections = (_time_section, _timeline_section, _mesh_section, _memory_section, _commands_section)
+    parts = "".join(section(estimate) for section in (sections if estimate.commands else (_nothing_ran,)))
     return printable(
         '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -62,8 +65,7 @@ def estimate_page(estimate: Estimate) -> str:
         '<span class="note" id="found" aria-live="polite"></span>'
         '<input type="search" id="search" placeholder="Search ops, lines, tensors" aria-label="Search">'
         '<button type="button" id="theme" aria-label="Light or dark">Light / dark</button></span></div></nav>\n'
-        f"<main>\n{_failure(estimate)}{''.join(_cards(estimate))}\n{_time_section(estimate)}{_timeline_section(estimate)}"
-        f"{_mesh_section(estimate)}{_memory_section(estimate)}{_commands_section(estimate)}</main>\n"
+        f"<main>\n{_failure(estimate)}{''.join(_cards(estimate))}\n{parts}</main>\n"
         f"<footer>{escape(_footer(estimate))}</footer>\n"
         '<div id="tip" role="tooltip"></div>\n'
         f'<script type="application/json" id="data">{embedded(timeline_data(estimate))}</script>\n'
@@ -206,13 +208,22 @@ def _timeline_section(estimate: Estimate) -> str:
     )
 
 
+def _nothing_ran(estimate: Estimate) -> str:
+    return (
+        '<section><h2>Nothing ran on a device</h2><p class="lead">The program called no op and sent no values, '
+        "so there is nothing to price.</p></section>\n"
+    )
+
+
 def _mesh_section(estimate: Estimate) -> str:
     drawing = link_map(estimate)
+    if not drawing:
+        return '<section id="mesh"><h2>Mesh and links</h2><p class="note">No mesh was open.</p></section>\n'
     return (
         '<section id="mesh"><h2>Mesh and links</h2>'
         '<p class="lead">Each chip with the share of time in which it is busy with programs, and between two chips a '
         "line for each way, coloured by what its busiest link carried. A stub leads around the edge.</p>"
-        f'<div class="drawing wide">{drawing}</div><h3>Links</h3>{links_table(estimate)}</section>\n'
+        f"{scrolling(drawing)}<h3>Links</h3>{links_table(estimate)}</section>\n"
     )
 
 
@@ -236,7 +247,7 @@ def _memory_part(estimate: Estimate, use: MemoryUse) -> str:
     note = f'<p class="note">{missing:,} of the smallest allocations are not drawn.</p>' if missing else ""
     return (
         f'<h3>{escape(use.region.buffer_type + where)}</h3><p class="note">{escape(memory_sentence(use))}.</p>'
-        f'<div class="drawing wide full">{memory_map(use, estimate.seconds)}</div>{note}'
+        f'<div class="full">{scrolling(memory_map(use, estimate.seconds))}</div>{note}'
     )
 
 

@@ -50,6 +50,7 @@ SCRIPT = r"""
 
   // -- the timeline -----------------------------------------------------------------------------------------------
   const canvas = byId('timeline');
+  if (!canvas) return;  // nothing ran
   const context = canvas.getContext('2d');
   const LANE = 26, GAP = 8, LABEL = 17, MARKS = 24, TOP = data.marks.length ? 42 : 24;
   const whole = [0, data.end];

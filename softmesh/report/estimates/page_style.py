@@ -104,9 +104,7 @@ td .source { color: var(--faded); display: inline-block; max-width: clamp(11rem,
        text-align: left; overflow: hidden; }
 .bar i { display: block; height: 100%; border-radius: 3px; }
 .unsure { color: var(--faded); }
-.drawing { overflow-x: auto; }
 svg { height: auto; max-width: 100%; display: block; }
-.wide svg { min-width: 640px; }
 .full svg { width: 100%; }
 .cable:hover { stroke-width: 7; }
 #timeline { width: 100%; display: block; touch-action: pan-y; cursor: grab; border-radius: 6px; }

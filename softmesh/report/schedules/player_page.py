@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 from softmesh.collectives.schedules.link_traffic import Lane
 from softmesh.report.dark_colours import dark_sheet, light_or_dark, used_colours
-from softmesh.report.drawing import FADED, INK, PAPER, picture
+from softmesh.report.drawing import FADED, INK, PAPER, READABLE, picture, scrolling
 from softmesh.report.schedules.device_layouts import geometry_of
 from softmesh.report.schedules.film_strip import (
     BARE,
@@ -29,7 +29,7 @@ from softmesh.report.schedules.film_strip import (
     legend,
     subheading,
 )
-from softmesh.report.schedules.geometry import Geometry
+from softmesh.report.schedules.geometry import NAME_SIZE, Geometry
 from softmesh.report.schedules.player_script import SCRIPT, STYLE
 from softmesh.report.schedules.schedule_replay import ScheduleReplay, sentence, summary
 from softmesh.report.wiring.wiring_model import printable
@@ -49,7 +49,7 @@ def schedule_page(replay: ScheduleReplay) -> str:
         f"<h1>{heading}</h1>\n<p>{escape(subheading(replay))}</p>\n"
         f"{_player(replay, still)}"
         f"<details open><summary>All steps at once</summary>\n"
-        f"{picture(film_strip(replay), replay.heading)}</details>\n"
+        f"{scrolling(picture(film_strip(replay), replay.heading))}</details>\n"
         f"{_traffic_table(replay)}"
         f'<script type="application/json" id="data">{embedded(_data(replay, geometry))}</script>\n'
         f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
@@ -80,8 +80,8 @@ def _player(replay: ScheduleReplay, still: ElementTree.Element) -> str:
     steps = len(replay.schedule.steps)
     return (
         '<section id="player" aria-label="Player" hidden>\n'
-        f"{ElementTree.tostring(still, encoding='unicode')}\n"
-        f'<div class="legend">{picture(legend(replay, NARROWEST), "Legend")}</div>\n'
+        f"<div style='overflow-x:auto'>{ElementTree.tostring(still, encoding='unicode')}</div>\n"
+        f'<div class="legend">{scrolling(picture(legend(replay, NARROWEST), "Legend"))}</div>\n'
         '<div class="controls" role="group" aria-label="Playback">'
         '<button id="back" aria-label="One step back">&#9664;&#xFE0E;</button>'
         '<button id="play" aria-label="Play">Play</button>'
@@ -96,6 +96,7 @@ def _player(replay: ScheduleReplay, still: ElementTree.Element) -> str:
 def _static_svg(replay: ScheduleReplay, geometry: Geometry) -> ElementTree.Element:
     """What stands still; the script adds slots, sends and the heat of the links."""
     width, height = (size + 2 * _MARGIN for size in geometry.size)
+    widest, least = min(1100, max(420, 2.6 * width)), READABLE / NAME_SIZE
     root = ElementTree.Element(
         "svg",
         {
@@ -103,7 +104,7 @@ def _static_svg(replay: ScheduleReplay, geometry: Geometry) -> ElementTree.Eleme
             "viewBox": f"{-_MARGIN:g} {-_MARGIN:g} {width:.1f} {height:.1f}",
             "role": "img",
             "aria-labelledby": "caption",
-            "style": f"max-width:{min(1100, max(420, 2.6 * width)):.0f}px",
+            "style": f"max-width:{widest:.0f}px;min-width:{width * least:.0f}px;min-height:{height * least:.0f}px",
         },
     )
     ElementTree.SubElement(root, "g", {"id": "heat", "fill": "none"})

@@ -106,14 +106,14 @@ SCRIPT = r"""
           stroke: data.inks[token[1]], 'stroke-width': 2, 'stroke-opacity': Math.sin(Math.PI * part)});
         return;
       }
-      var path = lanes[token[0]], aside = data.lanes[token[0]].aside, width = 4 + 4.3 * token[2].length;
+      var path = lanes[token[0]], aside = data.lanes[token[0]].aside, width = 4 + 5.2 * token[2].length;
       var point = path.getPointAtLength(path.getTotalLength() * part);
       var away = 1 + Math.abs(aside[0]) * width / 2;  // tokens that meet do not hide one another
       var group = make(layer, 'g', {'class': 'token',
         transform: 'translate(' + (point.x + aside[0] * away) + ' ' + (point.y + aside[1] * away) + ')'});
-      make(group, 'rect', {x: -width / 2, y: -4.5, width: width, height: 9, rx: 2.5, fill: data.colours[token[1]],
+      make(group, 'rect', {x: -width / 2, y: -5.5, width: width, height: 11, rx: 2.5, fill: data.colours[token[1]],
         stroke: data.inks[token[1]], 'stroke-width': 0.8});
-      make(group, 'text', {x: 0, y: 2.6, 'font-size': 7, 'text-anchor': 'middle', 'font-weight': 600})
+      make(group, 'text', {x: 0, y: 3.1, 'font-size': 8.5, 'text-anchor': 'middle', 'font-weight': 600})
         .textContent = token[2];
     });
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from softmesh.report.drawing import scrolling
 from softmesh.report.wiring.wiring_model import Wiring, printable
 from softmesh.report.wiring.wiring_svg import wiring_svg
 
@@ -34,7 +35,7 @@ def wiring_page(wiring: Wiring) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(wiring.title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body>\n{wiring_svg(wiring)}\n{remarks}{''.join(tables)}</body>\n</html>\n"
+        f"<body>\n{scrolling(wiring_svg(wiring))}\n{remarks}{''.join(tables)}</body>\n</html>\n"
     )
 
 
