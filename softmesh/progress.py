@@ -1,7 +1,7 @@
 """Progress of long work: a bar in a terminal (on the error stream) and in a notebook, lines elsewhere.
 
-Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one: after five seconds a line says how
-much is done and how long the rest takes, and again when twice as much time has passed.
+Neither a file nor a pipe nor a CI sees a bar, and then nothing is loaded for one: after five seconds a line says that
+the first item is at work, or how much is done and how long the rest takes, and again when twice as much time is over.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def counted(doing: str, total: int | None) -> Iterator[Callable[[], None]]:
             task = bars.add_task(doing, total=total)
             yield lambda: bars.advance(task)
     else:
-        yield _Lines(doing, total).step
+        lines = _Lines(doing, total)
+        with _later(_FIRST_LINE_SECONDS, lines.begun):
+            yield lines.step
 
 
 class _Lines:
@@ -102,6 +104,12 @@ class _Lines:
         self._doing, self._total, self._done = doing, total, 0
         self._start = time.monotonic()
         self._next = self._start + _FIRST_LINE_SECONDS
+
+    def begun(self) -> None:
+        """Tell that the first item takes long: how long the rest takes is known once it is done."""
+        if not self._done:
+            of_them = "" if self._total is None else f" of {self._total:,}"
+            print(f"{self._doing}: at work on the first{of_them}", file=sys.stderr, flush=True)
 
     def step(self) -> None:
         self._done += 1

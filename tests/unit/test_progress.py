@@ -111,7 +111,18 @@ def test_long_counted_work_writes_lines_where_there_is_no_terminal(
     monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 0.0)
     with progress.counted("running ops", total) as done:
         done()
-    assert capsys.readouterr().err.strip() == said
+    assert capsys.readouterr().err.strip().splitlines()[-1] == said
+
+
+@pytest.mark.parametrize(("total", "said"), [(3, "at work on the first of 3"), (None, "at work on the first")])
+def test_a_first_item_that_takes_long_is_told_before_it_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, total: int | None, said: str
+) -> None:
+    monkeypatch.setattr(progress, "_FIRST_LINE_SECONDS", 0.01)
+    with progress.counted("running ops", total):
+        while not (line := capsys.readouterr().err):
+            time.sleep(0.01)
+    assert line == f"running ops: {said}\n"
 
 
 def test_short_counted_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
