@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import torch
 
 from softmesh.diff.alignment import same_op
 from softmesh.diff.assembly import measured, whole_of, whole_shape
 from softmesh.diff.causes_by_value import multiple, offset, other_argument, reordered, transposed
+from softmesh.diff.entries import Entry
 from softmesh.diff.explained_case import CLOSE, Case, Finding
 from softmesh.diff.gradient_causes import is_of_training, ratio_of, training_cause
 from softmesh.diff.judged import Expected, Judged
@@ -209,17 +211,26 @@ def _other_input(case: Case) -> Finding | None:
 def _read_instead(judgement: Judgement, at: int, mine: int, yours: int) -> Finding | None:
     """Which results it and the reference read, by the numbers of the values, where those are known and not the same."""
     known = judgement.expected.get(mine)
-    others = (one for one in judgement.theirs.entries if one.name not in READS)
+    others = [one for one in judgement.theirs.entries if one.name not in READS]
     makers = {value.number: one for one in others for value in one.outputs}
     wanted = makers.get(yours)
     is_same = known is not None and known.stored.number == yours
     if is_same or (known is None and wanted is None):
         return None
-    instead = "a tensor" if known is None else f"the result of {known.entry.name} ({known.entry.site})"
-    place = "another one" if wanted is None else f"that of {wanted.name} ({wanted.site})"
+    instead = "a tensor" if known is None else f"the result of {_which(known.entry, others)}"
+    place = "another one" if wanted is None else f"that of {_which(wanted, others)}"
     is_cache = wanted is not None and "cache" in wanted.name
     cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
     return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
+
+
+def _which(entry: Entry, among: Sequence[Entry]) -> str:
+    """Name an op by its line, the line that called its function, and its number where it ran there several times."""
+    calls = [one for one in among if (one.name, one.site, one.callers) == (entry.name, entry.site, entry.callers)]
+    others = (one for one in entry.callers if (one.file, one.line) != (entry.site.file, entry.site.line))
+    caller = "".join(f" from {one}" for one in islice(others, 1))
+    number = f", call {calls.index(entry) + 1} of {len(calls)}" if len(calls) > 1 and entry in calls else ""
+    return f"{entry.name} ({entry.site}{caller}{number})"
 
 
 def _bias(case: Case) -> Finding | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -403,3 +404,30 @@ def test_a_reference_by_hand_is_held_against_the_op_that_the_program_runs() -> N
     found = compare(partial(by_hand, MESH, 1.0), partial(by_hand, ALONE, 1.0)).first
     assert found is not None
     assert "the reference is the wrong side" in found.against_float32
+
+
+def gated(order: tuple[int, int], layers: Sequence[int]) -> Callable[[], None]:
+    """Two products made on one line, then a block for each of `layers`, whose weights a helper put there."""
+
+    def to_mesh(mesh: ttnn.MeshDevice) -> ttnn.Tensor:
+        return ttnn.from_torch(torch.randn(32, 32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+
+    def program() -> None:
+        torch.manual_seed(0)
+        with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as mesh:
+            x, *weights = [to_mesh(mesh) for _ in range(4)]
+            both = [ttnn.matmul(x, one) for one in weights[:2]]
+            y = ttnn.multiply(ttnn.silu(both[order[0]]), both[order[1]])
+            for layer in layers:
+                y = ttnn.matmul(y, weights[layer])
+            ttnn.to_torch(y)
+
+    return program
+
+
+def test_one_of_several_calls_of_a_line_is_named_by_its_number() -> None:
+    right = gated((0, 1), (1, 2))
+    swapped = str(compare(gated((1, 0), (1, 2)), right).first)
+    assert re.search(r"matmul \(\S+, call 2 of 2\), and .* that of matmul \(\S+, call 1 of 2\)", swapped), swapped
+    again = str(compare(gated((0, 1), (1, 1)), right).first)
+    assert re.search(r"from_torch \(.* from \S+, call 3 of 4\), and .*, call 4 of 4\)", again), again
