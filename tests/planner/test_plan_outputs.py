@@ -85,6 +85,15 @@ def model(device, width=1024, rows=256):
         x = ttnn.add(x, ttnn.matmul(ttnn.gelu(ttnn.matmul(x, w["up"])), w["down"]))
     return ttnn.relu(x)
 """
+HEADS = """
+import torch
+import ttnn
+
+def model(device):
+    q, k = (ttnn.from_torch(torch.zeros(1, 8, 64, 64), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            for _ in range(2))
+    return ttnn.relu(ttnn.matmul(q, k))
+"""
 PHONE = 500 - 2 * 14  # pixels between the margins of the page
 
 
@@ -128,3 +137,11 @@ def test_the_legend_has_the_marks_of_this_plan_and_no_others(layered: Path) -> N
     shared = page_of(layered, "--system", "N300")
     assert cut in shared
     assert ("yet added up" in shared) == (">sum</text>" in shared)
+    assert "cut along another dim than the last two" not in shared
+
+
+def test_the_legend_tells_what_a_stack_of_cards_is(tmp_path: Path) -> None:
+    file = tmp_path / "heads.py"
+    file.write_text(HEADS)
+    page = page_of(file, "--system", "N300", "--mesh", "1x2", "--pin", "q=R,S1")
+    assert "cut along another dim than the last two" in page

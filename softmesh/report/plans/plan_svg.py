@@ -113,16 +113,18 @@ def _draw_marks(page: Panel, explanation: PlanExplanation, y: float) -> float:
     mesh = explanation.plan.mesh_shape
     laid = [one for row in explanation.ops for one in (*row.kept[:2], row.result)]
     words = [[word for n, word in zip(mesh, one.layout, strict=True) if n > 1] for one in laid]
+    cuts = [w.dim - len(one.shape) for one, own in zip(laid, words, strict=True) for w in own if isinstance(w, Shard)]
     rest = (REPLICATE,) * (len(mesh) - 1)
     longest = max(range(len(mesh)), key=lambda axis: mesh[axis])
     marks = [
         (REPLICATE, "all of it on every device", any(all(isinstance(w, Replicate) for w in own) for own in words)),
-        (Shard(1), "cut: parts of one colour lie together", any(isinstance(w, Shard) for own in words for w in own)),
+        (Shard(2), "cut: parts of one colour lie together", any(dim >= -2 for dim in cuts)),
+        (Shard(0), "cut along another dim than the last two", any(dim < -2 for dim in cuts)),
         (Partial("sum"), "contributions, not yet added up", any(isinstance(w, Partial) for own in words for w in own)),
     ]
     for word, text, is_shown in marks:
         if is_shown:
-            page.put(cut_glyph((32, 32), (*rest[:longest], word, *rest[longest:]), mesh, text), 0, y)
+            page.put(cut_glyph((32, 32, 32), (*rest[:longest], word, *rest[longest:]), mesh, text), 0, y)
             page.text(WIDTH + 8, y + 16, text, 12, mono=False)
             y += 29
     if any(not one.bytes_per_link for row in explanation.ops for one in row.sent):
