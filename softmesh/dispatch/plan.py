@@ -77,7 +77,6 @@ class Local:
     places_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     # The results before a dtype cuts them, of operands in float64 or int64; for sums, products and casts.
     exact: Callable[..., torch.Tensor] | None = None
-    is_one_value: Callable[[Situation], bool] | None = None  # of operands so placed, where the rule takes others too
 
 
 class Derivation(Protocol):

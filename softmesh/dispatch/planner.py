@@ -35,9 +35,10 @@ from softmesh.dispatch.signature import BoundCall, listed
 from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statistics
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
+from softmesh.placement.dim_labels import unlabelled
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.placement.rules import Situation, UsesPartial, opaque, reshaping
+from softmesh.placement.rules import Situation, UsesPartial, labelled, opaque, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
 from softmesh.tensor.dtype import FACTS, DataType, Layout
@@ -133,6 +134,7 @@ class Planner:
             made = compute(*data)
             return made.reshape(*made.shape[:lead], *wanted)
 
+        @labelled(unlabelled)
         def rule(at: Situation) -> Placement:
             word = local.rule(at._replace(out_shapes=(shape,)))
             assert isinstance(word, Placement)

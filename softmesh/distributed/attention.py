@@ -27,7 +27,7 @@ from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
 from softmesh.ops.attention.sdpa_core import attend, group, mask_bias, within_window
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import REPLICATE, Placement, Shard
 
 # The attention of queries that are split along the sequence: with all keys on each device, or with blocks of keys and
@@ -104,6 +104,7 @@ def attention_of_rows(
     return Local(compute, _as_queries, memory_config=DRAM_MEMORY_CONFIG, cost=matmul_cost(2 * keys))
 
 
+@rules.labelled(dim_labels.unlabelled)
 def _as_queries(at: rules.Situation) -> rules.Placement:
     """The result lies as the queries do: the plan has brought the others to fit."""
     rules.refuse_partial(at)

@@ -20,7 +20,7 @@ from softmesh.distributed.uneven_shards import without_nested_uneven
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.shape_ops import new_shape, reshape_local
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import Placement
 from softmesh.tensor.tensor import Tensor
 
@@ -32,6 +32,7 @@ def _reshape_pieces(input_tensor: Operand, shape: Sequence[int], dims: Sequence[
     """Each device's piece under its own new shape; a split of dim d is one of `dims[d]` afterwards."""
     plain = reshape_local("reshape", input_tensor, shape)
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement:
         if not isinstance(at.word, rules.Shard):
             return at.word

@@ -1,9 +1,7 @@
-"""Unified forms of all ops that are not described one by one: sharding choices derived from the op's placement rule.
+"""Unified forms of all ops that are not described one by one: sharding choices derived from the labels of its dims.
 
-Element-wise ops are split along any dim. For others each way of placing the operands along one axis is tried: the op
-is defined on pieces of that size, and its rule says what the results would be. What comes out as slices of the whole
-result, or as contributions to it, is a choice. An op that nothing is known of is done whole on every device, which is
-right for all.
+A dim that has a label can be split, in all operands that have it. An op without labels is done whole on every device,
+which is right for all.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -29,72 +26,28 @@ from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.images import are_images, describe_images
 from softmesh.distributed.layouts import SUM, Extents, Value, bits
 from softmesh.distributed.runnable_plan import SplitOptions
-from softmesh.distributed.split_choices import Choice, Split, broadcast_labels, by_labels, together
+from softmesh.distributed.split_choices import Choice, Split, by_labels
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
-from softmesh.placement import rules
+from softmesh.placement.dim_labels import DimLabels, Labels
 from softmesh.placement.distribution import distribution
-from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.placement.rules import Situation, UsesPartial
+from softmesh.placement.placements import REPLICATE, Partial
+from softmesh.placement.rules import Pointwise
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.spec import make_spec
 
-# Ops of one element at a time: operands are brought to the same placement; contributions pass through linear ones.
-
-
-_EITHER, _TOGETHER, _FIRST = "either", "together", "first"
-# How the op of a rule hands contributions on: those of either factor, of all terms together, of its one operand.
-_CARRIES: dict[rules.Rule, str | None] = {
-    rules.elementwise: None,
-    rules.linear: _FIRST,
-    rules.keeping: _FIRST,
-    rules.additive: _TOGETHER,
-    rules.multiplicative: _EITHER,
-    rules.dividing: _FIRST,
-    rules.scaling: None,
-}
-
-
-def is_elementwise(local: Local) -> bool:
-    return local.rule in _CARRIES
-
 
 def shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents | None:
-    """Of an element-wise op; of no other."""
-    if not is_elementwise(local):
-        return None
-    return tuple(broadcast_shapes(*(operand.shape for operand in operands)))
+    """Return the shape of an element-wise op's result; None for any other op."""
+    is_pointwise = isinstance(local.rule, Pointwise)
+    return tuple(broadcast_shapes(*(operand.shape for operand in operands))) if is_pointwise else None
 
 
 def shape_of_first(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
     """Of an op whose result is like its first operand."""
     return operands[0].shape
-
-
-def describe_elementwise(given: CallDescription) -> SplitOptions:
-    shape = given.shape
-    result = tuple(f"dim {dim}" for dim in range(len(shape)))
-    choices = by_labels(
-        [broadcast_labels(operand.shape, result, shape) for operand in given.operands],
-        result,
-        [label for label, extent in zip(result, shape, strict=True) if extent > 1],
-        carries=_carries(given),
-        names=given.short_names,
-    )
-    return SplitOptions(choices, memory_seconds(given), always(given.plain()))
-
-
-def _carries(given: CallDescription) -> tuple[frozenset[int], ...]:
-    how, count = _CARRIES[given.local.rule], len(given.operands)
-    numbers = len(given.op.definition.signature.operand_at) - count  # a number beside a tensor, or nothing
-    if how == _EITHER:
-        return tuple(frozenset({i}) for i in range(count))
-    if how == _TOGETHER:
-        return (frozenset(range(count)),) if not numbers else ()
-    first_is_tensor = given.names[0] == given.op.definition.signature.operand_names[0]
-    return (frozenset({0}),) if how == _FIRST and first_is_tensor else ()
 
 
 def memory_seconds(given: CallDescription, flops: int = 1) -> Callable[[Sequence[Extents], Extents], float]:
@@ -115,93 +68,62 @@ def always(call: Callable[..., Any]) -> Callable[[Split], Callable[..., Any]]:
     return lambda split: call
 
 
-_MOST_TRIALS = 256
-_NOWHERE = torch.device("meta")
-
-
 def describe(given: CallDescription) -> SplitOptions:
-    if is_elementwise(given.local):
-        return replace(describe_elementwise(given), is_true=lambda split: is_defined(given, split))
+    """Derive the ways to share the work from the labels of the op's dims."""
     if are_images(given):
         return describe_images(given, memory_seconds(given))
-    found = {n: tuple(_choices(given, n)) for n in set(given.mesh)}
+    dims, is_pointwise = _labels(given), isinstance(given.local.rule, Pointwise)
+    found = {n: tuple(_choices(given, dims, n, is_pointwise)) for n in set(given.mesh)}
+    is_true = is_defined if is_pointwise else _nests
     return SplitOptions(
         [found[n] for n in given.mesh],
         memory_seconds(given),
         always(given.plain()),
-        is_true=lambda split: _nests(given, split),
+        is_true=lambda split: is_true(given, split),
     )
 
 
-def _choices(given: CallDescription, devices: int) -> Iterator[Choice]:
-    yield together(len(given.operands))
-    if devices == 1 or "all_gather" in given.op.name.replace("allgather", "all_gather"):
-        return  # the halves of TT-NN's distributed norms count devices by the extents of their operands
-    for words in _trials(given, devices):
-        gives = _outcome(given, words, devices)
-        if gives is not None:
-            yield Choice(_name(given, words), words, gives, takes_uneven=False)
+def _labels(given: CallDescription) -> DimLabels:
+    """The labels of the call, of its tensors alone: a number is no operand here."""
+    flat = _flat(given, given.arguments)
+    shapes = [value.shape if isinstance(value, Operand) else None for value in flat]
+    dims = given.local.rule.labels(shapes, [tuple(spec.shape) for spec in given.results])
+    tensors = [at for at, shape in enumerate(shapes) if shape is not None]
+    passes = (frozenset(map(tensors.index, passing)) for passing in dims.passes)
+    return dims._replace(
+        operands=tuple(dims.operands[at] for at in tensors),
+        passes=tuple(passes),
+        terms=frozenset(map(tensors.index, dims.terms)),
+        unread=frozenset(map(tensors.index, dims.unread)),
+    )
 
 
-def _trials(given: CallDescription, devices: int) -> Iterator[tuple[Placement, ...]]:
-    """All words of all operands; of many operands: one is split, all are alike, or all but indices."""
-    several: list[list[Placement]] = []
-    for operand in given.operands:
-        splits = [Shard(d) for d, n in enumerate(operand.shape) if n % devices == 0 and n]
-        several.append([REPLICATE, *splits, SUM])
-    count = 1
-    for words in several:
-        count *= len(words)
-    if count <= _MOST_TRIALS:
-        yield from (words for words in product(*several) if any(word is not REPLICATE for word in words))
-        return
-    alike = sorted({word.dim for words in several for word in words if isinstance(word, Shard)})
-    of_values = [words if operand.is_float else [] for words, operand in zip(several, given.operands, strict=True)]
-    for able in (several, of_values):
-        yield from (tuple(Shard(dim) if Shard(dim) in words else REPLICATE for words in able) for dim in alike)
-    for at, words in enumerate(several):
-        for word in words[1:]:
-            yield tuple(word if i == at else REPLICATE for i in range(len(several)))
+def _choices(given: CallDescription, dims: DimLabels, devices: int, is_pointwise: bool) -> Iterator[Choice]:
+    """Split along each label whose dims the devices can share, and hand on contributions where the op does."""
+    own: list[Labels] = [labels or () for labels in dims.operands]
+    shapes = [*(operand.shape for operand in given.operands), *(tuple(spec.shape) for spec in given.results)]
+    labels = dict.fromkeys(label for one in own for label in one if label is not None)
+    labelled = [*own, *(dims.result for _ in given.results)]
+    wanted = [one for one in labels if is_pointwise or _divides(one, labelled, shapes, devices)]
+    has_sums = given.container is None
+    splits = by_labels(
+        own,
+        dims.result,
+        [one for one in wanted if one in dims.result or (has_sums and one in dims.sums)],
+        combines={label: Partial(op) for label, op in dims.sums.items()},
+        carries=dims.passes if has_sums else (),
+        terms=dims.terms,
+        names=given.short_names,
+    )
+    for at in dims.unread:
+        needs = tuple(SUM if at == i else REPLICATE for i in range(len(own)))
+        yield Choice(f"contributions of {given.short_names[at]}", needs, REPLICATE)
+    yield from (choice if is_pointwise else replace(choice, takes_uneven=False) for choice in splits)
 
 
-def _name(given: CallDescription, words: tuple[Placement, ...]) -> str:
-    said = []
-    for name, word in zip(given.short_names, words, strict=True):
-        if isinstance(word, Shard):
-            said.append(f"split dim {word.dim} of {name}")
-        elif word is not REPLICATE:
-            said.append(f"contributions of {name}")
-    return ", ".join(said)
-
-
-def _outcome(given: CallDescription, words: tuple[Placement, ...], devices: int) -> Placement | None:
-    """What the results would be along an axis of so many devices; None where they would mean nothing."""
-    shapes = tuple(_piece(operand.shape, word, devices) for operand, word in zip(given.operands, words, strict=True))
-    try:
-        local, made = _tried(given, shapes)
-        at = Situation(*_situated(given, words, shapes), made)
-        if local.is_one_value is not None and not local.is_one_value(at):
-            return None
-        answer = local.rule(at)
-    except (SoftmeshError, UsesPartial, RuntimeError, IndexError, ValueError, TypeError, AttributeError):
-        return None
-    found = {answer} if isinstance(answer, Placement) else set(answer)
-    gives = found.pop()
-    is_uneven = isinstance(gives, Shard) and gives.size is not None
-    if found or gives is LOCAL or is_uneven or (isinstance(gives, Partial) and given.container is not None):
-        return None
-    wholes = [tuple(spec.shape) for spec in given.results]
-    try:
-        pieces = [_piece(whole, gives, devices) for whole in wholes]
-    except IndexError:
-        return None
-    return gives if list(made) == pieces else None
-
-
-def _piece(shape: Extents, word: Placement, devices: int) -> Extents:
-    if not isinstance(word, Shard):
-        return shape
-    return (*shape[: word.dim], shape[word.dim] // devices, *shape[word.dim + 1 :])
+def _divides(label: str, labelled: Sequence[Labels], shapes: Sequence[Extents], devices: int) -> bool:
+    pairs = ((one.index(label), shape) for one, shape in zip(labelled, shapes, strict=True) if label in one)
+    return all(shape[dim] % devices == 0 for dim, shape in pairs)
 
 
 def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, tuple[Extents, ...]]:
@@ -264,7 +186,7 @@ def _meta(local: Local, given: CallDescription, arguments: dict[str, Any]) -> li
         if isinstance(value, Operand):
             storage = facts(value.dtype).storage
             wide = torch.float32 if given.op.definition.precision == "float32" and value.is_float else storage
-            blank = torch.empty((1, *value.shape), dtype=wide, device=_NOWHERE)
+            blank = torch.empty((1, *value.shape), dtype=wide, device="meta")
             pad = rank_padder(1, max(local.broadcast_rank - value.rank, 0))
             value = blank if pad is None else pad(blank)
         data.append(value)

@@ -25,7 +25,7 @@ from softmesh.hardware.activation import UnaryOpType, UnaryWithParam
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.embedding.embedding import EmbeddingsType, look_up
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import Layout
 
@@ -180,6 +180,7 @@ def embedding_of_rows(
         picked = look_up(local.where(own, 0), table.reshape(*lead, *table.shape[-2:]), rank)
         return picked * own.unsqueeze(-1)
 
+    @rules.labelled_each(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
         ids, table = at.words
         if isinstance(table, rules.Shard) and table.dim == table_rank - 2 and ids is rules.REPLICATE:

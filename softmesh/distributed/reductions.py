@@ -35,7 +35,7 @@ def describe_reduction(given: CallDescription) -> SplitOptions:
         [labels],
         tuple(result),
         labels,
-        combines=Partial(_COMBINES[name]),
+        combines=dict.fromkeys(labels, Partial(_COMBINES[name])),
         carries=(frozenset({0}),) if name in ("sum", "mean") else (),
         names=given.short_names,
     )

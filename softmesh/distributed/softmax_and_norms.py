@@ -22,7 +22,7 @@ from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
@@ -92,6 +92,7 @@ def _softmax_by_statistics(input_tensor: Operand, stats: Operand, dim: int) -> L
         total = (sums * torch.exp(tops - top)).sum(at, keepdim=True)
         return torch.exp(x - top) / total
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement:
         own, of_stats = at.words
         assert own is not None

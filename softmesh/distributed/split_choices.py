@@ -6,8 +6,9 @@ k, each makes a contribution to the sum. A strategy is one choice for each axis 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from softmesh.distributed.layouts import SUM, Layout, Value
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
@@ -54,20 +55,21 @@ def by_labels(
     result: Labels,
     labels: Sequence[str],
     *,
-    combines: Placement = SUM,
+    combines: Mapping[str, Placement] = MappingProxyType({}),
     carries: Sequence[frozenset[int]] = (),
     terms: frozenset[int] = frozenset(),
     names: Sequence[str] | None = None,
 ) -> tuple[Choice, ...]:
     """The choices of an op whose dims have labels; `labels` are those along which it can be split.
 
-    A label that the result does not have is combined away: its split leaves contributions (`combines`). `carries`
-    has the sets of operands whose contributions the op hands on: those of either factor of a product, those
-    of all terms of a sum together. `terms` are operands added to such a result: they must be contributions too.
+    A label that the result does not have is combined away: its split leaves contributions (a sum, or as `combines`
+    says). `carries` has the sets of operands whose contributions the op hands on: those of either factor of a
+    product, those of all terms of a sum together. `terms` are operands added to such a result: they must be
+    contributions too.
     """
     made = [together(len(operands))]
     for label in labels:
-        gives = Shard(result.index(label)) if label in result else combines
+        gives = Shard(result.index(label)) if label in result else combines.get(label, SUM)
         needs = [
             SUM if gives is SUM and i in terms else Shard(own.index(label)) if label in own else REPLICATE
             for i, own in enumerate(operands)

@@ -13,9 +13,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from softmesh.errors import MeshError
+from softmesh.placement.dim_labels import (
+    EITHER,
+    EVERY,
+    FIRST,
+    DimLabels,
+    Labels,
+    LabelsOf,
+    Shapes,
+    aligned,
+    moved,
+    named_dims,
+    table,
+    unlabelled,
+    without_sums,
+)
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.placement.sentences import placed
 
@@ -47,8 +62,57 @@ class Situation(NamedTuple):
         return self.out_shapes[0]
 
 
-Rule = Callable[[Situation], Placement | Sequence[Placement]]
-SingleRule = Callable[[Situation], Placement]  # for ops of one result
+Answer = Placement | Sequence[Placement]  # for all results, or for each
+
+
+_Kind = TypeVar("_Kind", bound="Rule")
+
+
+class Rule:
+    """The placements of an op's results for those of its operands, and the labels of the dims that they follow from."""
+
+    def __init__(self, answer: Callable[[Situation], Answer], labels: LabelsOf = unlabelled) -> None:
+        self.answer, self._labels_of = answer, labels
+        self.__module__, self.__qualname__ = answer.__module__, answer.__qualname__
+
+    def __call__(self, at: Situation) -> Answer:
+        return self.answer(at)
+
+    def with_labels(self: _Kind, change: Callable[[LabelsOf], LabelsOf]) -> _Kind:
+        """The same rule with other labels, made of its own."""
+        return type(self)(self.answer, change(self._labels_of))
+
+    def labels(self, shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
+        """Label the dims of a call of operands and results of these shapes."""
+        return self._labels_of(shapes, results)
+
+
+class SingleRule(Rule):
+    """A rule that has one placement for all results."""
+
+    answer: Callable[[Situation], Placement]
+
+    def __call__(self, at: Situation) -> Placement:
+        return self.answer(at)
+
+
+def labelled(labels: LabelsOf) -> Callable[[Callable[[Situation], Placement]], SingleRule]:
+    """Make a rule of a function that has one placement for all results."""
+    return lambda answer: SingleRule(answer, labels)
+
+
+class Pointwise(SingleRule):
+    """The rule of an op whose elements come of the elements of the operands that they meet, and of nothing else."""
+
+
+def pointwise(passes: str = "") -> Callable[[Callable[[Situation], Placement]], Pointwise]:
+    """Make a rule of a function. Contributions pass from `every` operand, from the `first` one, or from `either`."""
+    return lambda answer: Pointwise(answer, aligned(passes=passes))
+
+
+def labelled_each(labels: LabelsOf) -> Callable[[Callable[[Situation], Answer]], Rule]:
+    """Make a rule of a function that may have a placement for each result."""
+    return lambda answer: Rule(answer, labels)
 
 
 class UsesPartial(Exception):
@@ -82,6 +146,7 @@ def refuse_uneven(word: Shard, doing: str) -> None:
         )
 
 
+@pointwise()
 @placed("Split as the operands are, where their splits line up. A partial sum among them is an error.")
 def elementwise(at: Situation) -> Placement:
     """Shards that line up stay shards; a Partial is refused."""
@@ -111,12 +176,14 @@ def _repeats_along(at: Situation, dim: int) -> bool:
     return all(n in (1, at.out_shape[dim]) for n in extents)
 
 
+@pointwise(FIRST)
 @placed("Placed as the operand is; a partial sum stays one.")
 def keeping(at: Situation) -> Placement:
     """As elementwise, for an op that leaves its one operand's values as they are: any word stays."""
     return at.word if isinstance(at.word, Partial) else _lined_up(at)
 
 
+@pointwise(FIRST)
 @placed("Placed as the operand is; a partial sum stays one.")
 def linear(at: Situation) -> Placement:
     """As elementwise, for an op that is linear in its one operand: addends stay addends."""
@@ -125,6 +192,7 @@ def linear(at: Situation) -> Placement:
     return elementwise(at)
 
 
+@pointwise(EVERY)
 @placed("Split as the operands are, where their splits line up. Two partial sums give a partial sum.")
 def additive(at: Situation) -> Placement:
     """a + b: sums of addends are addends; an average also takes what all devices share."""
@@ -163,6 +231,7 @@ def _first_partial(at: Situation, is_share: bool = False, is_bias: bool = False)
     raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)), is_share, is_bias)
 
 
+@pointwise(EITHER)
 @placed("Split as the operands are, where their splits line up. A partial sum times what all devices share stays one.")
 def multiplicative(at: Situation) -> Placement:
     """a * b: an addend times what all devices share is an addend."""
@@ -174,6 +243,7 @@ def multiplicative(at: Situation) -> Placement:
     return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
 
 
+@pointwise(FIRST)
 @placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
 def dividing(at: Situation) -> Placement:
     """a / b is linear in a only."""
@@ -182,6 +252,7 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
+@pointwise()
 @placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
 def scaling(at: Situation) -> Placement:
     """f(a) * b is linear in b only."""
@@ -194,6 +265,7 @@ def scaling(at: Situation) -> Placement:
 def within(*dims: int) -> SingleRule:
     """An op that mixes values along `dims` (softmax, norms, top-k): split there, nothing global is left."""
 
+    @labelled(aligned(without=dims))
     def rule(at: Situation) -> Placement:
         word = elementwise(at)
         mixed = {dim % len(at.out_shape) for dim in dims}
@@ -202,10 +274,23 @@ def within(*dims: int) -> SingleRule:
     return rule
 
 
+def _reduced_labels(op: str | None, dims: Sequence[int], keepdim: bool) -> LabelsOf:
+    def labels(shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
+        rank = len(shapes[0] or ())
+        over = {dim % rank for dim in dims}
+        kept = [dim for dim in range(rank) if dim not in over]
+        to = {dim: dim if keepdim else at for at, dim in enumerate(kept)}
+        sums = {} if op is None else dict.fromkeys(over, op)
+        return moved(to.get, sums=sums, passes=FIRST if op in LINEAR_OPS else "")(shapes, results)
+
+    return labels
+
+
 @placed("A reduction over a split dim leaves Partial contributions, to be combined by a collective; other splits stay.")
 def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     """A reduction over `dims`; over a split dim it leaves contributions, combined by `op` (None: by nothing)."""
 
+    @labelled(_reduced_labels(op, dims, keepdim))
     def rule(at: Situation) -> Placement:
         word = at.word
         if isinstance(word, Partial):
@@ -223,6 +308,14 @@ def reducing(op: str | None, dims: Sequence[int], keepdim: bool) -> SingleRule:
     return rule
 
 
+def _reshaped_labels(shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
+    """Label the dims that start at the elements at which a dim of the new shape starts."""
+    (shape,), (made, *_) = shapes, results
+    words = ((dim, reshaping(Situation((Shard(dim),), (shape,), (made,)))) for dim in range(len(shape or ())))
+    return moved({dim: word.dim for dim, word in words if isinstance(word, Shard)}.get)(shapes, results)
+
+
+@labelled(_reshaped_labels)
 @placed("A split dim stays split where the new shape starts a dim at the same elements; otherwise it is Local.")
 def reshaping(at: Situation) -> Placement:
     """A split dim survives where it starts a run of elements that the new shape also starts."""
@@ -242,6 +335,7 @@ def reshaping(at: Situation) -> Placement:
 
 @placed("Split in the place to which the split dim goes.")
 def permuting(order: Sequence[int]) -> SingleRule:
+    @labelled(moved({dim: at for at, dim in enumerate(order)}.get))
     def rule(at: Situation) -> Placement:
         return at.word.at(list(order).index(at.word.dim)) if isinstance(at.word, Shard) else at.word
 
@@ -256,6 +350,7 @@ def resizing(dims: Sequence[int], shift: int = 0) -> SingleRule:
     """
     touched = set(dims)
 
+    @labelled(moved(lambda dim: None if dim in touched else dim + shift, of_all=True))
     def rule(at: Situation) -> Placement:
         words = {word for word in at.words if word is not None and word is not REPLICATE}
         if len(words) > 1:
@@ -276,6 +371,7 @@ def repeating_each(dims: Sequence[int]) -> SingleRule:
     """An op that makes several of each element along `dims`, side by side."""
     touched = set(dims)
 
+    @labelled(moved(lambda dim: dim))
     def rule(at: Situation) -> Placement:
         word = at.word
         is_uneven = isinstance(word, Shard) and word.size is not None and word.dim in touched
@@ -284,6 +380,23 @@ def repeating_each(dims: Sequence[int]) -> SingleRule:
     return rule
 
 
+def _product_labels(shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
+    """Label rows, columns and batches as the product has them, and the inner dim, over which contributions add up."""
+    (a, b, *more), made = shapes, results[0]
+    names = named_dims(made)
+    own: list[Labels | None] = []
+    for shape, inner in ((a, -1), (b, -2)):
+        assert shape is not None
+        words = list(aligned()((shape,), results).operands[0] or ())
+        if len(words) >= -inner:
+            words[inner] = "inner" if shape[inner] > 1 else None
+        own.append(tuple(words))
+    others = tuple(None if shape is None else aligned()((shape,), results).operands[0] for shape in more)
+    bias = frozenset({2}) if any(shape is not None for shape in more) else frozenset()
+    return DimLabels((*own, *others), names, {"inner": "sum"}, (frozenset({0}), frozenset({1})), bias)
+
+
+@labelled(_product_labels)
 @placed(
     "Rows split give rows split, columns split give columns split; the inner dim split in both gives a Partial sum."
 )
@@ -339,6 +452,7 @@ def _product_split(word: Shard, shape: Dims, out_shape: Dims) -> Placement:
 def of_whole(rule: Rule) -> Rule:
     """The rule, for a result that a further, not linear step is made of: it must not be a partial sum."""
 
+    @labelled_each(without_sums(rule.labels))
     def whole(at: Situation) -> Placement | Sequence[Placement]:
         try:
             word = rule(at)
@@ -351,6 +465,7 @@ def of_whole(rule: Rule) -> Rule:
     return whole
 
 
+@labelled(unlabelled)
 @placed("Of operands that are the same on all devices, the same on all; of split ones, Local.")
 def opaque(at: Situation) -> Placement:
     """Nothing is known of how the result relates to split operands."""
@@ -366,6 +481,7 @@ def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
     the output's. Every other split is Local. Sharded operands must agree.
     """
 
+    @labelled(table(dims))
     def rule(at: Situation) -> Placement:
         refuse_partial(at)
         found: set[Placement] = set()

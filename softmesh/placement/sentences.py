@@ -42,6 +42,7 @@ def _key(function: object) -> str:
 
 def _named(function: object) -> Iterator[object]:
     """The package's functions that a function has in its closure, or calls by name."""
+    function = getattr(function, "answer", function)  # of a rule
     if not isinstance(function, FunctionType):
         return
     for cell in function.__closure__ or ():
@@ -73,4 +74,6 @@ def _called(code: CodeType, known: dict[str, Any]) -> Iterator[object]:
 
 
 def _is_ours(value: object) -> bool:
-    return isinstance(value, FunctionType) and value.__module__.startswith(__name__.partition(".")[0])
+    return isinstance(getattr(value, "answer", value), FunctionType) and value.__module__.startswith(
+        __name__.partition(".")[0]
+    )

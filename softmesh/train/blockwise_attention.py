@@ -18,7 +18,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.attention.sdpa_core import check_keys, check_rank_4, group
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import LOCAL, Placement, Shard
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
@@ -207,6 +207,7 @@ def _by_device(lead: int, *data: torch.Tensor | None) -> tuple[list[torch.Tensor
     return [x.expand(*devices, *x.shape[lead:]).flatten(0, lead - 1) for x in given], tuple(devices)
 
 
+@rules.labelled(dim_labels.unlabelled)
 def _same_split(at: rules.Situation) -> Placement:
     rules.refuse_partial(at)
     q, k, v = at.words[:3]

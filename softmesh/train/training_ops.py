@@ -32,7 +32,7 @@ from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.embedding.embedding import rows_of_each
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import LOCAL, Partial, Placement, Shard
 from softmesh.tensor.broadcasting import broadcast_shapes
 
@@ -68,6 +68,7 @@ def _ids(targets: torch.Tensor, logits: torch.Tensor, rank: int) -> torch.Tensor
     return targets.long().reshape(*targets.shape[:lead], *logits.shape[lead:-1])
 
 
+@rules.labelled(dim_labels.unlabelled)
 def _own_rows(at: rules.Situation) -> Placement:
     """Rows split alike in logits and targets are each device's own; a split vocabulary is refused."""
     rules.refuse_partial(at)
@@ -106,6 +107,7 @@ def mean_square(a: Operand, b: Operand) -> Local:
         raise MeshError(f"mse_loss: shapes differ: {list(a.shape)} and {list(b.shape)}.")
     dims = tuple(range(-a.rank, 0))
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> Placement:
         rules.refuse_partial(at)
         return LOCAL
@@ -113,6 +115,7 @@ def mean_square(a: Operand, b: Operand) -> Local:
     return Local(lambda x, y: (x - y).square().mean(dims), rule)
 
 
+@rules.labelled(dim_labels.unlabelled)
 def _over_vocabulary(at: rules.Situation) -> Placement:
     """Along an axis that splits the vocabulary each device has a contribution; rows stay split as they were."""
     rules.refuse_partial(at)
@@ -167,6 +170,7 @@ def vocab_gradient(
         found = found.scatter_add(-1, at.unsqueeze(-1), -is_own.unsqueeze(-1).to(found.dtype))
         return found * (g / rows).reshape(*g.shape, *(1,) * logits.rank)
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> Placement:
         return at.words[0] or LOCAL
 
@@ -185,6 +189,7 @@ def own_embedding(ids: Operand, table: Operand, first: Operand) -> Local:
         picked = rows_of_each(at, t.reshape(*t.shape[:lead], rows, width), lead)
         return picked * is_own.unsqueeze(-1).to(picked.dtype)
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> Placement:
         indices, values = at.words[0], at.words[1]
         assert at.shapes[1] is not None
@@ -215,6 +220,7 @@ _FEATURES_FROM_HEADS = {to: dim for dim, to in _HEADS_FROM_FEATURES.items()}
 
 
 def _moved(dims: dict[int, int]) -> rules.SingleRule:
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> Placement:
         word = at.word
         if not isinstance(word, Shard):

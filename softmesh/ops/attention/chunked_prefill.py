@@ -19,6 +19,7 @@ from softmesh.ops.attention.page_tables import check_table, geometry, positions_
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
     attend_ranges,
+    by_page_table,
     check_groups,
     check_ints,
     check_rank_4,
@@ -78,14 +79,13 @@ def chunked_scaled_dot_product_attention(
         return inner(q, reinterpret_tiles(k, seen_as), reinterpret_tiles(v, seen_as), table, first, sink)
 
     batch, heads = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 1), (1, 1), (2, 1), (6, 1)]
-    rule = split_with_key_heads(rules.along({0: batch, 1: heads}), 1)
+    rule = split_with_key_heads(by_page_table(rules.along({0: batch, 1: heads}), 1, 2), 1)
     length = page_table_tensor.shape[1] * seen_as[2]
     return Local(
         compute,
         rule,
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
-        is_one_value=_has_all_blocks,
         places_of={3: (1, 2)},
     )
 
@@ -111,14 +111,14 @@ def chunked_flash_mla_prefill(
     def compute(q: torch.Tensor, k: torch.Tensor, table: torch.Tensor, start: int) -> torch.Tensor:
         return inner(q, k, None, table, start, None)
 
-    rule = split_with_key_heads(rules.along({0: [(0, 0), (1, 0), (2, 0)], 1: [(0, 1), (1, 1)]}), 1)
+    along = rules.along({0: [(0, 0), (1, 0), (2, 0)], 1: [(0, 1), (1, 1)]})
+    rule = split_with_key_heads(by_page_table(along, 1), 1)
     length = page_table_tensor.shape[1] * block
     return Local(
         compute,
         rule,
         memory_config=DRAM_MEMORY_CONFIG,
         cost=matmul_cost(2 * length),
-        is_one_value=_has_all_blocks,
         places_of={2: (1,)},
     )
 
@@ -180,8 +180,3 @@ def _over_pages(
         return out.flatten(-4, -3)
 
     return compute
-
-
-def _has_all_blocks(at: rules.Situation) -> bool:
-    """The page table counts all blocks of the keys."""
-    return at.words[1] != rules.Shard(0)

@@ -19,6 +19,7 @@ from softmesh.ops.attention.page_tables import read_on_cores
 from softmesh.ops.attention.sdpa_core import (
     TUNING,
     attend,
+    by_page_table,
     check_groups,
     check_keys,
     check_mask,
@@ -30,7 +31,7 @@ from softmesh.ops.attention.sdpa_core import (
     split_with_key_heads,
 )
 from softmesh.ops.operand_checks import check_four_dims
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
@@ -245,7 +246,10 @@ def decode_rule(
     if mask is not None:
         users += [(mask_at, 0)] if mask.shape[0] == q.shape[1] else []
         heads += [(mask_at, 2)] if mask.shape[2] == q.shape[2] else []
-    return split_with_key_heads(rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]}), 2)
+    rule = rules.along({0: [(0, 0)], 1: users, 2: heads, 3: [(2, 3)]})
+    if table_at is not None:
+        rule = by_page_table(rule, 1, 2)
+    return split_with_key_heads(rule, 2)
 
 
 # -- attn_matmul: the two products of attention by themselves, for one new token of each user --------
@@ -291,6 +295,7 @@ def _rule(columns: int) -> rules.Rule:
     """Users and heads of both operands, columns of the second (its dim `columns`)."""
     inner = _by_user([(1, columns)])
 
+    @rules.labelled(dim_labels.with_sum(inner.labels, ((0, 3), (1, 5 - columns))))
     def rule(at: rules.Situation) -> rules.Placement:
         """Both split along what is summed: each device has a part of the sum."""
         is_summed = at.words[0] is rules.Shard(3) and at.words[1] is rules.Shard(5 - columns)

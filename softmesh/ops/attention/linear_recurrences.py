@@ -16,7 +16,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _CHUNKED = "transformer.chunk_gated_delta_rule"
@@ -72,6 +72,7 @@ def chunk_gated_delta_rule(
     heads_at = 1 if output_head_major else 2
     splits = {(0,) * 6: (0, 0), (2, 2, 2, 2, 2, 1): (heads_at, 1), (None, None, 3, None, None, 3): (3, 3)}
 
+    @rules.labelled_each(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> list[rules.Placement]:
         """By batch, by heads of all operands, or by columns of the values and the state."""
         rules.refuse_partial(at)
@@ -180,6 +181,7 @@ def hc_sum_reduce(input: Operand) -> Local:
     return Local(lambda x: x.unflatten(-1, (-1, TILE_SIZE)).sum(-1), _summed_columns)
 
 
+@rules.labelled(dim_labels.moved(lambda dim: dim))
 def _summed_columns(at: rules.Situation) -> rules.Placement:
     word = at.word
     if isinstance(word, rules.Partial):

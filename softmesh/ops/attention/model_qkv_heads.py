@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from softmesh.ops.attention.qkv_heads import (
     one_after_another,
     split_heads,
 )
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import TILE_SIZE
 
 _TILED: dict[str, Any] = {"kind": Kind.HEADS, "cost": moves_bytes, "precision": "data", "needs_tile": True}
@@ -92,6 +93,7 @@ def split_query_key_value_and_split_heads(
         q, k, v = cut(_split_heads_3d(x, width), pairs, num_heads, kv_heads)
         return q, k.transpose(-2, -1) if transpose_key else k, v
 
+    @rules.labelled_each(dim_labels.spelled("users _ _, users _ _ -> users _ _ _"))
     def rule(at: rules.Situation) -> list[rules.Placement]:
         source = 0 if kv_input_tensor is None else 1
         plain = {0: 0, 1: 2, 2: 1}
@@ -125,11 +127,21 @@ def _split_heads_3d(x: torch.Tensor, width: int) -> torch.Tensor:
 def _rule_4d(turns_keys: bool, source: int = 0) -> rules.Rule:
     plain = {0: 0, 2: 2, 3: 1}
     keys = plain | {2: 3} if turns_keys else plain
-    return lambda at: [
-        moved_placement(at, 0, plain),
-        moved_placement(at, source, keys, 1),
-        moved_placement(at, source, plain, 2),
-    ]
+    kept = {dim: plain[dim] for dim in (0, 2) if plain[dim] == keys[dim]}
+
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        dims = plain if len(results) == 1 else kept
+        return dim_labels.moved(dims.get, passes="", of_all=True)(shapes, results)
+
+    @rules.labelled_each(labels)
+    def rule(at: rules.Situation) -> list[rules.Placement]:
+        return [
+            moved_placement(at, 0, plain),
+            moved_placement(at, source, keys, 1),
+            moved_placement(at, source, plain, 2),
+        ]
+
+    return rule
 
 
 def _split_concatenated_qkv(op: str, fused: Operand, counts: tuple[int, int, int], turns_keys: bool) -> Local:

@@ -266,6 +266,7 @@ def _rule() -> rules.Rule:
     batch, heads = [(i, 0) for i in range(6)], [(i, 1) for i in range(6)]
     inner = split_with_key_heads(rules.along({0: batch, 1: heads}), 1)
 
+    @rules.labelled(inner.labels)
     def rule(at: rules.Situation) -> rules.Placement:
         """All heads of both sequences, or queries of one beside keys of all would be mixed."""
         answer = inner(at)

@@ -25,7 +25,7 @@ from softmesh.ops.attention.head_shards import (
     joined_shards,
     on_cores_in_order,
 )
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import TILE_SIZE
 
 _OPTIONS: dict[str, Any] = {"kind": Kind.HEADS, "cost": moves_bytes, "precision": "data"}
@@ -47,7 +47,7 @@ def moved_placement(at: rules.Situation, index: int, dims: Mapping[int, int], ou
 
 
 def moved_dims_rule(dims: Mapping[int, int]) -> rules.Rule:
-    return lambda at: moved_placement(at, 0, dims)
+    return rules.SingleRule(lambda at: moved_placement(at, 0, dims), dim_labels.moved(dims.get))
 
 
 def check_rank_4(op: str, operand: Operand, form: str) -> None:
@@ -105,6 +105,7 @@ def nlp_create_qkv_heads(
         q, k, v = cut(split_heads(x, width), pairs, num_heads, kv_heads)
         return q, k.transpose(-2, -1) if transpose_k_heads else k, v
 
+    @rules.labelled_each(dim_labels.spelled("users _ _ _, users _ _ _ -> users _ _ _"))
     def rule(at: rules.Situation) -> list[rules.Placement]:
         source = 0 if input_kv is None else 1
         plain = {0: 0, 2: 2, 3: 1}
@@ -225,6 +226,9 @@ def nlp_create_qkv_heads_decode(
             users = _users_from(users, offset, slice_size)
         return users.unflatten(-1, (-1, width)).split(counts, -2)
 
+    @rules.labelled_each(
+        dim_labels.moved({0: 0, 2: 1}.get, passes="") if batch_offset is None else dim_labels.unlabelled
+    )
     def rule(at: rules.Situation) -> list[rules.Placement]:
         if isinstance(at.words[1], rules.Partial):
             raise rules.UsesPartial(1)

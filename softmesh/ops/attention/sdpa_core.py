@@ -13,7 +13,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.errors import MeshError
 from softmesh.ops.attention.key_ranges import KeyRanges
 from softmesh.ops.operand_checks import check_four_dims, check_one_shape
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -104,6 +104,7 @@ def check_ints(op: str, operand: Operand | None, shape: tuple[int, ...], what: s
 def split_with_key_heads(rule: rules.SingleRule, query_heads: int) -> rules.SingleRule:
     """Query heads are split only together with their key heads, or beside a single one that all share."""
 
+    @rules.labelled(rule.labels)
     def checked(at: rules.Situation) -> rules.Placement:
         at = _with_keys_by_heads(at, query_heads)
         answer = rule(at)
@@ -135,9 +136,15 @@ def _with_keys_by_heads(at: rules.Situation, query_heads: int) -> rules.Situatio
     return at._replace(words=(at.words[0], *words, *at.words[3:]))
 
 
+def by_page_table(rule: rules.SingleRule, *caches: int) -> rules.SingleRule:
+    """Keep the blocks of these operands whole in unified ops: the page table counts all of them."""
+    return rule.with_labels(lambda labels_of: dim_labels.whole(labels_of, [(cache, 0) for cache in caches]))
+
+
 def concat_heads_rule(rule: rules.SingleRule) -> rules.SingleRule:
     """Heads split unevenly end in filler, which would stand within the joined row."""
 
+    @rules.labelled(rule.labels)
     def joined(at: rules.Situation) -> rules.Placement:
         word = rule(at)
         return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == 3 and word.size else word

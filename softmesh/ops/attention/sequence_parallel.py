@@ -24,7 +24,7 @@ from softmesh.ops.attention.blockwise import Attended, attended
 from softmesh.ops.attention.key_ranges import ranges_in_order
 from softmesh.ops.attention.page_tables import check_table, positions_in_order
 from softmesh.ops.attention.sdpa_core import check_groups, check_rank_4, check_sink, check_window
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE, DataType
 
@@ -175,6 +175,9 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
     Along another axis: batch or heads, of all operands alike.
     """
 
+    @rules.labelled_each(
+        dim_labels.table({dim: [(at, dim) for at in range(8) if at not in (place_at, _LENGTH)] for dim in (0, 1)})
+    )
     def rule(at: rules.Situation) -> list[rules.Placement]:
         rules.refuse_partial(at)
         numbers = (place_at, _LENGTH)
@@ -241,6 +244,7 @@ def ring_distributed_attention(
         seen = ranges_in_order(asking + start, k.shape[-2], True, None)
         return attended(mine.float(), k.float(), v.float(), seen, factor).values
 
+    @rules.labelled(dim_labels.table({dim: [(at, dim) for at in range(3)] for dim in ((1,) if is_paged else (0, 1))}))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         kinds = set(at.words[:3])

@@ -29,7 +29,7 @@ from softmesh.ops.attention.sdpa_core import (
 )
 from softmesh.ops.elementwise.fp8_quantization import PACKED, unpack_fp8_rows
 from softmesh.ops.operand_checks import check_four_dims
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import DataType, Layout
 
 # -- the indexer: cheap scores of all keys, and the indices of the best ------------------------------
@@ -156,6 +156,7 @@ def topk_large_indices(
         best, places = values.topk(k, -1)
         return torch.where(best == _HIDDEN, _NOTHING, places)
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == rank - 1 else dim, passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         own_lengths = at.words[1] not in (None, rules.REPLICATE)
         return rules.opaque(at) if own_lengths else rules.among(at, (0,), rules.within(-1))

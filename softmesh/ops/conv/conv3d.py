@@ -22,7 +22,7 @@ from softmesh.ops.conv.border_sections import Border
 from softmesh.ops.conv.conv_weights import on_mesh
 from softmesh.ops.conv.mesh_convolution import convolve
 from softmesh.ops.data_movement.image_layout import ints
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
@@ -65,6 +65,7 @@ def _prepare(*, weight_tensor: Operand, groups: int = 1, C_in_block: int = 0, al
         apart = rows.unflatten(-1, (-1, block))  # kt, kh, kw, out, blocks, block
         return apart.movedim(-2, -6).movedim(-2, -1).flatten(-6, -2)
 
+    @rules.labelled(dim_labels.moved({0: 1 if groups == 1 else None}.get))
     def rule(at: rules.Situation) -> rules.Placement:
         """Split by output channels stays so; blocks of input channels are padded, so their split does not."""
         if not isinstance(at.word, rules.Shard):
@@ -105,6 +106,7 @@ def _unprepared(rows: torch.Tensor, kernel: Sequence[int], block: int, channels:
     return whole[..., :channels, :].movedim(-1, -5).movedim(-1, -4)
 
 
+@rules.labelled(dim_labels.spelled("batch _ _ _ _ -> batch _ _ _ _"))
 def _rule(at: rules.Situation) -> rules.Placement:
     """Volumes split by batch, weights and bias by output channels, their last dim; offsets of each device: Local."""
     rules.refuse_partial(at)

@@ -22,7 +22,7 @@ from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import pair
 from softmesh.ops.data_movement.layout_conversion import to_layout
 from softmesh.ops.data_movement.shape_ops import unsqueeze
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.tensor import StorageType, Tensor
@@ -68,6 +68,7 @@ def from_matrix(matrix: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     return matrix.squeeze(-3).squeeze(-3).unflatten(-2, tuple(shape[1:])).movedim(-1, -4)
 
 
+@rules.labelled(dim_labels.moved({0: 3, 1: 2}.get))
 def _matrix_rule(at: rules.Situation) -> rules.Placement:
     """Split by output channels or by evenly dealt input channels."""
     if not isinstance(at.word, rules.Shard):
@@ -94,6 +95,7 @@ def as_forward(weight: torch.Tensor, groups: int, mirrored: bool) -> torch.Tenso
 def prepare_transposed(weight_tensor: Operand, groups: int = 1, mirror_kernel: bool = True) -> Local:
     """[C, out/groups, kh, kw] as [1, 1, C/groups * kh * kw, out], in tiles."""
 
+    @rules.labelled(dim_labels.moved(({1: 3, 0: 2} if groups == 1 else {0: 3}).get))
     def rule(at: rules.Situation) -> rules.Placement:
         if not isinstance(at.word, rules.Shard):
             return at.word

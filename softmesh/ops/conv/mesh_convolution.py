@@ -13,7 +13,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.shape import roundup
 from softmesh.ops.conv.conv_weights import as_matrix, from_matrix
 from softmesh.ops.data_movement.image_layout import Sides, four_sides, images_are_flat, ints, pair
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
@@ -146,6 +146,9 @@ def convolution_rule(flat: bool, groups: int, is_bare: bool, weight_dims: tuple[
     batch = {0: [(0, 0)], 1: [(0, 1)], 2: [(0, 2)]} if flat else {2: [(0, 0)]}
     table = rules.along({**batch, 3: channels})
 
+    @rules.labelled_each(
+        table.labels if groups > 1 or not is_bare else dim_labels.with_sum(table.labels, ((0, 3), (1, summed)))
+    )
     def rule(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
         if groups > 1 or at.words[:2] != (rules.Shard(3), rules.Shard(summed)):
             answer = table(at)

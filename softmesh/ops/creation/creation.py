@@ -21,7 +21,7 @@ from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
@@ -263,6 +263,7 @@ def _filled(tensor: Operand, layout: Layout | None, constant: float | None = Non
         kind = torch.float32 if isinstance(value, float) else torch.int64
         return torch.full(x.shape, value, dtype=kind, device=x.device)  # type: ignore[arg-type]
 
+    @rules.labelled(dim_labels.moved(lambda dim: dim, passes="", is_read=False))
     def as_split(at: rules.Situation) -> rules.Placement:
         """No operand decides the values: split where the operand is, the same everywhere else."""
         return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
@@ -341,7 +342,7 @@ def _corner(op: str, sizes: Sequence[int], corner: Sequence[int]) -> Local:
         values[..., : corner[0], : corner[1]] = high
         return values
 
-    return Local(compute, lambda at: rules.REPLICATE, layouts=(Layout.ROW_MAJOR,))
+    return Local(compute, rules.SingleRule(lambda at: rules.REPLICATE), layouts=(Layout.ROW_MAJOR,))
 
 
 def _check_four(op: str, operand: Operand) -> None:
@@ -372,6 +373,7 @@ def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local
     cut = torch.tril if is_lower else torch.triu
     last = operand.rank - 2
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim >= last else dim))
     def rule(at: rules.Situation) -> rules.Placement:
         """Which side of the diagonal a value of a split matrix is on, a piece does not know."""
         return rules.LOCAL if isinstance(at.word, rules.Shard) and at.word.dim >= last else rules.linear(at)

@@ -21,7 +21,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import Layout
 
@@ -75,6 +75,7 @@ def flat_image_rule(flat: bool) -> rules.Rule:
     batch = {0: [(0, 0)], 1: [(0, 1)], 2: [(0, 2)]} if flat else {2: [(0, 0)]}
     table = rules.along({**batch, 3: [(0, 3)]})
 
+    @rules.labelled_each(table.labels)
     def rule(at: rules.Situation) -> Sequence[rules.Placement]:
         """An uneven split has filler at its end, which is no image."""
         is_uneven = isinstance(at.word, rules.Shard) and at.word.size is not None and at.word.dim < 3
@@ -161,6 +162,7 @@ def _fold_local(
         result = result[..., : shape[1], : shape[2], : shape[3]]
         return flattened(result) if is_flat else result
 
+    @rules.labelled(dim_labels.moved({0: 2 if is_flat else 0}.get))
     def rule(at: rules.Situation) -> rules.Placement:
         word = at.word
         if not isinstance(word, rules.Shard):
@@ -258,6 +260,7 @@ def convert_to_hwc(input: Operand, *, memory_config: MemoryConfig | None = None)
     _check_matrices(op, input)
     config = _in_rows_of_pixels(op, input, memory_config)
 
+    @rules.labelled(dim_labels.moved({0: 0, 1: 2, 2: 3, 3: 2 if input.shape[1] == 1 else None}.get))
     def rule(at: rules.Situation) -> rules.Placement:
         word = at.word
         if not isinstance(word, rules.Shard):

@@ -15,7 +15,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered, gradients_on_each_device
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 
 _OPTIONS: dict[str, Any] = {
     "kind": Kind.MOVEMENT,
@@ -44,6 +44,7 @@ def assign_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Ope
     return Local(lambda grad, *_: [grad.clone() for _ in range(count)], _as_gradient)
 
 
+@rules.labelled(dim_labels.moved(lambda dim: dim, passes=dim_labels.FIRST, of_all=True))
 def _as_gradient(at: rules.Situation) -> rules.Placement:
     """Operand 0 is the gradient; the others are not read."""
     return at.word
@@ -60,6 +61,7 @@ def concat_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Ope
             f"the operands {sizes[0]} and {sizes[1]}."
         )
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == at % grad_tensor.rank else dim, passes="", of_all=True))
     def rule(situation: rules.Situation) -> rules.Placement:
         if situation.word is rules.REPLICATE:
             return situation.word

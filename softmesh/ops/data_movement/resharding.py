@@ -27,7 +27,7 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -85,6 +85,7 @@ def _slice_rows(op: str, operand: Operand, num_slices: int, slice_index: int) ->
     return rows // num_slices
 
 
+@rules.labelled(dim_labels.spelled("width -> width", passes=((0,),)))
 def _row_slice_rule(at: rules.Situation) -> rules.Placement:
     """A split of the last dim stays, one of the rows is cut across."""
     word = at.word
@@ -148,6 +149,7 @@ def sharded_to_interleaved_partial(
     return Local(compute, _cache_rule)
 
 
+@rules.labelled(dim_labels.spelled("width, width -> width"))
 def _cache_rule(at: rules.Situation) -> rules.Placement:
     """Both split along their last dim stay so."""
     rules.refuse_partial(at)

@@ -13,7 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
@@ -45,6 +45,7 @@ def check_bounds(op: str, index: torch.Tensor, extent: int) -> torch.Tensor:
 def _alike(dim: int) -> rules.SingleRule:
     """Operands that are split alike along any dim but this one."""
 
+    @rules.labelled(dim_labels.moved(lambda at: None if at == dim else at, passes="", of_all=True))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         words = {word for word in at.words if word is not rules.REPLICATE}
@@ -171,6 +172,9 @@ def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Ope
         where, whole, new = expand_mesh_dims(a.dim() - lead, where.long(), a, b)
         return whole.scatter(at, where.expand(new.shape), new)
 
+    @rules.labelled(
+        dim_labels.table({dim: [(1, dim), (2, dim)] for dim in range(a.rank) if dim != d}, passes=((1, 2),))
+    )
     def rule(situation: rules.Situation) -> rules.Placement:
         """What is replaced is the same on every device that holds a slice along another dim."""
         if situation.words[0] is not rules.REPLICATE:
@@ -194,6 +198,7 @@ def _register_index_fill(name: str) -> None:
             lead = is_filled.shape[:-1]
             return torch.where(is_filled.reshape(*lead, *(1,) * d, size, *(1,) * behind), value, x)
 
+        @rules.labelled(dim_labels.moved(lambda at: None if at == d else at))
         def rule(at: rules.Situation) -> rules.Placement:
             if at.words[1] is not rules.REPLICATE:
                 return rules.opaque(at)

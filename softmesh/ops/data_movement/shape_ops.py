@@ -19,7 +19,7 @@ from softmesh.hardware import TileReshapeMapMode
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.hardware.shape import Shape
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 from softmesh.tensor.dtype import Layout
@@ -355,6 +355,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     def compute(*xs: torch.Tensor) -> torch.Tensor:
         return concat_on_mesh([x.unsqueeze(at - rank - 1) for x in xs], at - rank - 1)
 
+    @rules.labelled(dim_labels.moved(lambda dim: dim + (dim >= at), of_all=True))
     def rule(situation: rules.Situation) -> rules.Placement:
         word = rules.resizing([])(situation)
         return word.at(word.dim + (word.dim >= at)) if isinstance(word, rules.Shard) else word
@@ -495,6 +496,9 @@ def gather_(input: Operand, dim: int, index: Operand) -> Local:
                 x = x.narrow(other, 0, i.shape[other])
         return torch.gather(x, at, i.long())
 
+    mixed = [dim for dim in range(rank) if dim == d or input.shape[dim] != index.shape[dim]]
+
+    @rules.labelled(dim_labels.aligned(without=mixed, passes=dim_labels.FIRST))
     def rule(situation: rules.Situation) -> rules.Placement:
         if isinstance(situation.word, rules.Partial) and situation.words[1] is rules.REPLICATE:
             return situation.word

@@ -18,7 +18,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.result_shards import cut_anew
@@ -111,6 +111,7 @@ def _own_part(
         at = at.reshape(*at.shape[:lead], *(1,) * d, part, *(1,) * (rank - d - 1))
         return torch.take_along_dim(x, at, d - rank)
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == d else dim))
     def rule(at: rules.Situation) -> rules.Placement:
         if at.words[1] is not rules.REPLICATE or at.words[2] is not rules.REPLICATE:
             rules.refuse_partial(at)
@@ -229,6 +230,9 @@ def slice_write(
         target[inside] = round_to(values, dtype)
         return target
 
+    @rules.labelled(
+        dim_labels.table({dim: [(0, dim), (1, dim)] for dim in range(output_tensor.rank) if dim not in touched})
+    )
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         words = {word for word in at.words if word is not rules.REPLICATE}
@@ -313,6 +317,9 @@ def pad(
     reverse = [n for pair in reversed(pairs) for n in pair]
     touched = [d for d, pair in enumerate(pairs) if pair != (0, 0)]
 
+    @rules.labelled(
+        dim_labels.moved(lambda dim: None if dim in touched else dim, passes="" if filler else dim_labels.FIRST)
+    )
     def rule(at: rules.Situation) -> rules.Placement:
         if isinstance(at.word, rules.Partial) and filler:
             raise rules.UsesPartial(0)

@@ -15,7 +15,7 @@ from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, rotate90
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
@@ -149,6 +149,7 @@ def _gated(op: str, operand: Operand, dim: int, gate: Callable[[torch.Tensor], t
         values, gates = x.chunk(2, -1)
         return values * gate(gates)
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == last else dim, passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         return rules.LOCAL if isinstance(at.word, rules.Shard) and at.word.dim == last else at.word

@@ -25,7 +25,7 @@ from softmesh.native.gpu_kernels import gpu_gated
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
@@ -434,8 +434,16 @@ def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
             "dim at least, and one dtype."
         )
     rank = max(a.rank, b.rank)
+
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        spread = (*a.shape, 1), (*b.shape[:-1], 1, b.shape[-1])
+        found = dim_labels.aligned(passes=dim_labels.EITHER)(spread, results)
+        rows, columns = (own or () for own in found.operands)
+        return found._replace(operands=(rows[:-1], (*columns[:-2], *columns[-1:])))
+
     check_broadcast("outer", [(a.name, a.shape[:-1] or (1,)), (b.name, b.shape[:-1] or (1,))])
 
+    @rules.labelled(labels)
     def rule(at: rules.Situation) -> rules.Placement:
         words = list(at.words)
         if isinstance(words[1], rules.Shard) and words[1].dim == b.rank - 1:
@@ -471,6 +479,7 @@ def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
         slope = w.reshape(*w.shape[: w.dim() - own_rank], *sizes)
         return torch.where(values > 0, values, slope * values)
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == 1 else dim, passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         word = at.words[1]

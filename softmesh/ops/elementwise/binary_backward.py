@@ -14,7 +14,7 @@ from softmesh.hardware import GeluVariant
 from softmesh.ops.elementwise.binary import BINARY, check_rounding
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.ops.elementwise.unary_backward import backward, derived, linear_in_gradient
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 
 _OF_BOTH = ("input_grad", "other_grad")
 _BY_LETTER = ("input_a_grad", "input_b_grad")
@@ -205,6 +205,7 @@ def fill_bw(grad_tensor: Operand, input_tensor: Operand) -> Local:
     def compute(grad: torch.Tensor, x: torch.Tensor) -> list[torch.Tensor]:
         return [(grad.sum(dims, keepdim=True) if dims else grad).expand_as(grad)]
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement:
         word = linear_in_gradient(at)
         return rules.LOCAL if isinstance(word, rules.Shard) else word

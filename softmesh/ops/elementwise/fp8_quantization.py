@@ -12,7 +12,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -51,6 +51,7 @@ def per_token_cast_to_fp8(input_tensor: Operand, *, round_scale_to_power_of_two:
     )
 
 
+@rules.labelled(dim_labels.moved(lambda dim: dim, passes=""))
 def _by_groups(at: rules.Situation) -> rules.Placement:
     """A split of the columns splits their scales too, unless it is uneven."""
     word = rules.elementwise(at._replace(out_shapes=(at.shape,), shapes=at.shapes[:1], words=at.words[:1]))
@@ -93,6 +94,7 @@ def per_token_cast_back(
         used = scales.bfloat16().float() if narrow_scales_to_bf16 else scales
         return (x.unflatten(-1, (-1, GROUP)) * used.unsqueeze(-1)).flatten(-2)
 
+    @rules.labelled(dim_labels.moved(lambda dim: dim, passes="", of_all=True))
     def rule(at: rules.Situation) -> rules.Placement:
         words = at.words[: 1 if at.words[1] is None else 2]
         whole = (at.shape,) * len(words)
@@ -120,6 +122,7 @@ def pack_scaled_fp8_kv_cache(latent: Operand, scales: Operand, rope: Operand) ->
         parts = (latent.to(torch.float8_e4m3fn), scales.float(), rope.bfloat16())
         return concat_on_mesh([part.contiguous().view(torch.uint8) for part in parts], -1)
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == latent.rank - 1 else dim, passes="", of_all=True))
     def rule(at: rules.Situation) -> rules.Placement:
         word = rules.elementwise(at._replace(shapes=(at.out_shape,) * 3))
         return rules.LOCAL if isinstance(word, rules.Shard) and word.dim == len(at.out_shape) - 1 else word

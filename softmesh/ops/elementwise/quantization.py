@@ -14,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.device_batches import on_each_device
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import DataType, facts
 
 _OPTIONS: dict[str, Any] = {
@@ -64,6 +64,7 @@ def _of_values(axis: int | None, x: Operand) -> rules.SingleRule:
     """Split as the values are, along any dim but that of the channels, where all devices share the parameters."""
     channels = None if axis is None else x.dim(axis, "axis")
 
+    @rules.labelled(dim_labels.moved(lambda dim: None if dim == channels else dim, passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         is_shared = all(word is None or word is rules.REPLICATE for word in at.words[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank, place_of_three
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 
@@ -46,10 +46,22 @@ def _some(at: rules.Situation, *indices: int) -> rules.Situation:
     return rules.Situation(words, shapes, at.out_shapes)
 
 
+def _labels_with(addend: int, term: rules.SingleRule, *factors: int) -> dim_labels.LabelsOf:
+    """Label dims as they meet. Contributions pass where the term passes them, and the addend is one."""
+
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        inner = term.labels([shapes[at] for at in factors], results)
+        passes = tuple(frozenset(factors[at] for at in one) for one in inner.passes)
+        return dim_labels.aligned()(shapes, results)._replace(passes=passes, terms=frozenset({addend}))
+
+    return labels
+
+
 @placed("Split as the operands are, where their splits line up. Partial sums may be added to partial sums only.")
 def _sum_with(addend: int, term: rules.SingleRule, *factors: int) -> rules.SingleRule:
     """The word of `addend + term of the factors`; each operand's own index is told of a Partial misused."""
 
+    @rules.labelled(_labels_with(addend, term, *factors))
     def rule(at: rules.Situation) -> rules.Placement:
         if not any(isinstance(word, rules.Partial) for word in at.words):
             return rules.elementwise(at)
@@ -217,6 +229,7 @@ def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return len(own) <= len(shape) and all(n in (1, whole) for n, whole in zip(own[::-1], shape[::-1], strict=False))
 
 
+@rules.labelled(dim_labels.reordered(rules.matmul.labels, (1, 2, 0)))
 def _addmm_rule(at: rules.Situation) -> rules.Placement:
     order = (1, 2, 0)
     try:

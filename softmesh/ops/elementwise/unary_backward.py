@@ -23,7 +23,7 @@ from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import GeluVariant
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, multigammaln_function
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 
 Forward = Callable[..., torch.Tensor]
@@ -111,6 +111,7 @@ def _leaf(value: torch.Tensor, is_derived: bool) -> torch.Tensor:
     return value if is_derived and value.requires_grad else value.detach().requires_grad_()
 
 
+@rules.labelled(dim_labels.aligned(passes=dim_labels.FIRST))
 def linear_in_gradient(at: rules.Situation) -> rules.Placement:
     """Linear in the gradient, operand 0, and in nothing else."""
     for index, word in enumerate(at.words[1:], 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -14,7 +15,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -92,6 +93,7 @@ def embedding(
         ids = ids.reshape(*ids.shape[:lead], *kept)
         return look_up(ids, table.reshape(*table.shape[:lead], *table.shape[-2:]), len(kept))
 
+    @rules.labelled(dim_labels.table({0: [(0, 0)], len(kept) - 1: [(0, rank - 1)], len(kept): [(1, extra + 1)]}))
     def rule(at: rules.Situation) -> rules.Placement:
         ids, table = at.words
         if any(isinstance(word, rules.Partial) for word in at.words):
@@ -137,6 +139,20 @@ def embedding_bw(input_tensor: Operand, weight_tensor: Operand, output_gradient_
     return Local(compute, _embedding_rule, dtypes=(gradient.dtype,), layouts=(gradient.layout,))
 
 
+def _embedding_labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+    """Label the width, and the tokens, over which contributions add up."""
+    ids, table, grad = (shape or () for shape in shapes)
+    own: list[list[str | None]] = [[None] * len(shape) for shape in (ids, table, grad)]
+    for labels, shape in ((own[0], ids), (own[2], grad[:-1])):
+        first = next((dim for dim, n in enumerate(shape) if n > 1), None)
+        if first is not None:
+            labels[first] = "tokens"
+    own[1][-1] = own[2][-1] = "width"
+    made = (None,) * (len(results[0]) - 1)
+    return dim_labels.DimLabels(tuple(map(tuple, own)), (*made, "width"), {"tokens": "sum"}, (frozenset({2}),))
+
+
+@rules.labelled(_embedding_labels)
 def _embedding_rule(at: rules.Situation) -> rules.Placement:
     """Tokens split alike leave sums to be made; a split of the width stays."""
     ids, table, grad = at.words

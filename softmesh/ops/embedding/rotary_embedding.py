@@ -20,7 +20,7 @@ from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rotation
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.ops.operand_checks import check_four_dims
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import TILE_SIZE
@@ -289,6 +289,7 @@ def rotary_embedding_llama_fused_qk(
 
     inner = users_rule(splits_width=True, own_rows=True)
 
+    @rules.labelled_each(dim_labels.unlabelled)
     def both(at: rules.Situation) -> list[rules.Placement]:
         return [rules.among(at, (i, 2, 3, 4), inner) for i in range(2)]
 
@@ -296,7 +297,6 @@ def rotary_embedding_llama_fused_qk(
         compute,
         both,
         inherits=(q.spec, k.spec),
-        is_one_value=lambda at: at.words[2] != rules.Shard(1),  # in which users of q come before those of k
     )
 
 
@@ -379,6 +379,7 @@ def rotary_embedding_indexed(
     return Local(compute, _indexed_rule)
 
 
+@rules.labelled(dim_labels.moved({0: 0, 1: 1}.get, passes=""))
 def _indexed_rule(at: rules.Situation) -> rules.Placement:
     """Along the axis of the sequence rows are split, along others batch or heads, beside whole tables."""
     rules.refuse_partial(at)

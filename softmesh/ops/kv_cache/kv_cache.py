@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.gpu_value_cache import is_graphed, read_once
 from softmesh.tensor.convert import round_to
@@ -132,7 +132,9 @@ def write_back_view(cache: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
 
 
 @placed("As the cache is, where the input is split with it; otherwise Local.")
-def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared: bool = False) -> rules.SingleRule:
+def writing_rule(
+    alike: Mapping[int, int], by_user: Sequence[int], *, is_shared: bool = False, pages: int | None = None
+) -> rules.SingleRule:
     """Of a cache, what is written, and other operands: a split that they share stays.
 
     `alike` has for each dim of the cache that of the input; dim 0 are users (or their blocks), along which the
@@ -140,6 +142,18 @@ def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared:
     which devices write: what all of them shared is then shared no longer.
     """
 
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        """Users are split where the operands number them, not a page table."""
+        cache, values = shapes[:2]
+        assert cache is not None
+        assert values is not None
+        dims = {dim: [(0, dim), (1, own)] for dim, own in alike.items() if dim}
+        has_pages = pages is not None and shapes[pages] is not None
+        if alike[0] and not (is_shared or has_pages) and cache[0] == values[alike[0]]:
+            dims[0] = [(0, 0), (1, alike[0]), *((at, 0) for at in by_user)]
+        return dim_labels.table(dims)(shapes, results)
+
+    @rules.labelled(labels)
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         cache, values = at.words[:2]
@@ -156,27 +170,6 @@ def writing_rule(alike: Mapping[int, int], by_user: Sequence[int], *, is_shared:
         return word if is_known and not (is_shared and word is rules.Shard(0)) else rules.LOCAL
 
     return rule
-
-
-def are_users_alike(
-    alike: Mapping[int, int], by_user: Sequence[int], pages: int | None = None
-) -> Callable[[rules.Situation], bool]:
-    """Whether users of one cache, where it is split by them, have what is theirs on the same device.
-
-    Users that a number names, and pages that a table names (the operand `pages`), are those of each device.
-    """
-
-    def ask(at: rules.Situation) -> bool:
-        others = [word for i in by_user if (word := at.words[i]) is not None]
-        if at.words[0] != rules.Shard(0):
-            return all(word is rules.REPLICATE for word in others)
-        if alike[0] == 0 or (pages is not None and at.words[pages] is not None):
-            return False
-        own, given = at.shapes[:2]
-        is_even = own is not None and given is not None and own[0] == given[alike[0]]
-        return is_even and at.words[1] == rules.Shard(alike[0]) and all(word == rules.Shard(0) for word in others)
-
-    return ask
 
 
 def _has_others_heads(at: rules.Situation, alike: Mapping[int, int]) -> bool:
@@ -252,7 +245,7 @@ def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
         return cache
 
     alike = {0: 0, 1: 1, 3: 3}
-    return Local(compute, writing_rule(alike, ()), is_one_value=are_users_alike(alike, ()))
+    return Local(compute, writing_rule(alike, ()))
 
 
 @operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache", places="update_idx")
@@ -297,7 +290,7 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
         return cache
 
     alike = {0: 2, 1: 1, 3: 3}
-    return Local(compute, writing_rule(alike, ()), is_one_value=are_users_alike(alike, ()))
+    return Local(compute, writing_rule(alike, ()))
 
 
 @operation(

@@ -23,7 +23,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
 from softmesh.ops.kv_cache.kv_cache import OPTIONS, Data, check_inside, write_rows
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.convert import round_to
 
 _UPDATE = "experimental.deepseek_prefill.update_padded_kv_cache"
@@ -190,6 +190,7 @@ def _check_pair(cache: Operand, values: Operand) -> None:
         )
 
 
+@rules.labelled(dim_labels.table({dim: [(0, dim), (1, dim)] for dim in (1, 3)}))
 def _rule(at: rules.Situation) -> rules.Placement:
     """Along the axis of the sequence the caches are parts of one, in turns: a split of dim 2 to those who know it."""
     rules.refuse_partial(at)

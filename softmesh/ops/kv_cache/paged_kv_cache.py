@@ -32,7 +32,6 @@ from softmesh.ops.attention.sdpa_core import check_ints
 from softmesh.ops.kv_cache.kv_cache import (
     ON_CHOSEN_DEVICES,
     Data,
-    are_users_alike,
     check_cache,
     check_inside,
     write_back_view,
@@ -40,7 +39,7 @@ from softmesh.ops.kv_cache.kv_cache import (
     write_rows,
     writing_rule,
 )
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph, read_once
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.convert import round_to
@@ -95,8 +94,8 @@ def paged_update_cache(
         token.write(view, round_to(values, dtype), current, table, chosen)
         return write_back_view(cache, view)
 
-    rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
-    return Local(compute, rule, is_one_value=are_users_alike(_ALIKE, (2, 3), pages=3), places_of={3: (0,)})
+    rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache), pages=3)
+    return Local(compute, rule, places_of={3: (0,)})
 
 
 @operation(
@@ -152,14 +151,13 @@ def paged_fused_update_cache(
 
     rule = writing_rule(_ALIKE, (2, 3), is_shared=bool(share_cache))
 
+    @rules.labelled_each(
+        dim_labels.table({dim: [(0, dim), (1, own), (2, dim), (3, own)] for dim, own in _ALIKE.items() if dim})
+    )
     def both(at: rules.Situation) -> list[rules.Placement]:
         return [rules.among(at, (cache, values, 4, 5, 6), rule) for cache, values in ((0, 1), (2, 3))]
 
-    def are_one_value(at: rules.Situation) -> bool:
-        ask = are_users_alike(_ALIKE, (2, 3), pages=3)
-        return all(ask(rules.with_operands(at, (cache, values, 4, 5, 6))) for cache, values in ((0, 1), (2, 3)))
-
-    return Local(compute, both, is_one_value=are_one_value, places_of={5: (0, 2)})
+    return Local(compute, both, places_of={5: (0, 2)})
 
 
 def _check_shards(values: Operand) -> None:
@@ -401,8 +399,7 @@ def paged_fill_cache(
         return write_back_view(cache, view)
 
     alike = {0: 0, 1: 1, 3: 3}
-    are_alike = are_users_alike(alike, (2, 3, 4), pages=2)
-    return Local(compute, writing_rule(alike, (2, 3, 4)), is_one_value=are_alike, places_of={2: (0,)})
+    return Local(compute, writing_rule(alike, (2, 3, 4)), places_of={2: (0,)})
 
 
 def _checked(cache: Operand, values: Operand, override: PagedCacheGeometryOverride) -> tuple[int, int, int, int]:

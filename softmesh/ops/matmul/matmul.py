@@ -27,7 +27,7 @@ from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.matrix_product import MatrixProduct
 from softmesh.ops.matmul.product_shards import product_shards
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
@@ -72,6 +72,15 @@ def _orient(rule: rules.Rule, a: Operand, b: Operand, transpose_a: bool, transpo
     """The rule as seen after transposing: split dims swap places with the shapes."""
     swaps = {0: (a.rank, transpose_a), 1: (b.rank, transpose_b)}
 
+    def turned(pair: tuple[Any, ...] | None, index: int) -> Any:
+        swap = index in swaps and swaps[index][1]
+        return (*pair[:-2], pair[-1], pair[-2]) if swap and pair is not None else pair
+
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        found = rule.labels([turned(shape, at) for at, shape in enumerate(shapes)], results)
+        return found._replace(operands=tuple(turned(own, at) for at, own in enumerate(found.operands)))
+
+    @rules.labelled_each(labels)
     def oriented(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
         words, shapes = list(at.words), list(at.shapes)
         for index, (rank, swap) in swaps.items():
@@ -245,6 +254,7 @@ def minimal_matmul(
 
     rule = rules.of_whole(local.rule)
 
+    @rules.labelled_each(dim_labels.without_sums(rule.labels))
     def halves(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
         word = rule(at._replace(out_shapes=((*at.out_shape[:-1], width),)))
         last = len(at.out_shape) - 1
@@ -271,6 +281,7 @@ def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
         raise MeshError(f"moreh_dot: shapes differ: {list(input_tensor_a.shape)} and {list(input_tensor_b.shape)}.")
     last = input_tensor_a.rank - 1
 
+    @rules.labelled(dim_labels.spelled("inner, inner -> _", passes=((0,), (1,))))
     def rule(at: rules.Situation) -> rules.Placement:
         if any(isinstance(word, rules.Partial) for word in at.words):
             return rules.multiplicative(at)
@@ -328,6 +339,11 @@ def minimal_matmul_split(
     def compute(*data: torch.Tensor) -> list[torch.Tensor]:
         return list(whole.compute(*data).split(sizes, -1))
 
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        found = whole.rule.labels(shapes, [(*results[0][:-1], width)])
+        return dim_labels.without_label(found, found.result[-1]) if chunks > 1 else found
+
+    @rules.labelled_each(labels)
     def rule(at: rules.Situation) -> list[rules.Placement]:
         joined = (*at.out_shape[:-1], width)
         word = whole.rule(at._replace(out_shapes=(joined,)))

@@ -20,7 +20,7 @@ from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.ops.matmul.sparse_output import check_output, find_packing, packed
 from softmesh.ops.operand_checks import check_four_dims
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 
@@ -255,6 +255,7 @@ def _products(parts: list[torch.Tensor], is_marked: torch.Tensor) -> torch.Tenso
 def _rule(form: _Form, summed: dict[int, int], has_bias: bool) -> rules.Rule:
     plain = rules.along(form.dims)
 
+    @rules.labelled(plain.labels if has_bias else dim_labels.with_sum(plain.labels, tuple(summed.items())))
     def rule(at: rules.Situation) -> rules.Placement:
         words = [at.words[i] for i in (_A, _B)]
         splits = [isinstance(word, rules.Shard) and word.dim == summed[i] for i, word in enumerate(words)]

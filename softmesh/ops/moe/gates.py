@@ -18,7 +18,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -418,6 +418,7 @@ def masked_bincount(
 
     last = input_tensor.rank - 1
 
+    @rules.labelled(dim_labels.moved(lambda dim: None, sums=dict.fromkeys(range(last), "sum"), passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         word = at.words[0]

@@ -18,7 +18,7 @@ from softmesh.hardware.enums import NativeEnum
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import clone
 from softmesh.ops.matmul.matmul import linear, matmul
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor
@@ -355,6 +355,9 @@ def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: 
     summed = rules.reducing("sum", [d], keepdim=True)
     last, pieces = input_tensor.rank - 1, input_tensor.shape[-1] // split_size
 
+    @rules.labelled_each(
+        dim_labels.moved(lambda dim: None if dim == d or (dim == last and pieces > 1) else dim, sums={d: "sum"})
+    )
     def rule(situation: rules.Situation) -> Sequence[rules.Placement]:
         word = summed(situation)
         is_cut = isinstance(word, rules.Shard) and word.dim == last and pieces > 1

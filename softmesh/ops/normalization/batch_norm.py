@@ -14,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.tensor import Tensor
 
@@ -65,6 +65,7 @@ def _statistics(input: Operand) -> Local:
         mean = x.mean((-4, -2, -1), keepdim=True)
         return [mean, (x - mean).square().mean((-4, -2, -1), keepdim=True)]
 
+    @rules.labelled(dim_labels.moved({1: 1}.get, passes=""))
     def rule(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         return at.word if isinstance(at.word, rules.Shard) and at.word.dim == 1 else rules.LOCAL

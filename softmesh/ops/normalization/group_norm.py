@@ -28,7 +28,7 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import written_over
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
@@ -310,9 +310,10 @@ def group_norm(
         return result if b is None else result + row(b, 1)
 
     layouts = None if output_layout is None else (output_layout,)
-    return Local(compute, _rule, layouts=layouts, is_one_value=_has_all_channels)
+    return Local(compute, _rule, layouts=layouts)
 
 
+@rules.labelled(dim_labels.moved({0: 0}.get, passes=""))
 @placed("Split by image or by channels where the input is, with weights split alike; otherwise Local.")
 def _rule(at: rules.Situation) -> rules.Placement:
     """Split by image or, with as many groups on each device, by channels; weights by channels alike."""
@@ -326,11 +327,6 @@ def _rule(at: rules.Situation) -> rules.Placement:
             in_order = math.prod(shape[: word.dim]) == 1 and word.size is None
             found.add(rules.Shard(last) if in_order else rules.LOCAL)
     return found.pop() if len(found) == 1 else rules.LOCAL
-
-
-def _has_all_channels(at: rules.Situation) -> bool:
-    """Otherwise each device makes `num_groups` groups of its own channels."""
-    return not (isinstance(at.word, rules.Shard) and at.word.dim == len(at.shape) - 1)
 
 
 # -- core grids and shardings on which a chip can run a group norm -----------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -21,7 +21,7 @@ from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rms_norm
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
@@ -73,6 +73,15 @@ def _row_word(at: rules.Situation, residual: int) -> rules.Placement:
     return rules.LOCAL if is_last else word
 
 
+def _norm_labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+    """Label all dims but the last one, of the input and of a residual."""
+    x, *weights = shapes[:3]
+    found = dim_labels.aligned(without=(-1,))((x, *(None for _ in weights), *shapes[3:]), results)
+    own = (None if shape is None else (None,) * len(shape) for shape in weights)
+    return found._replace(operands=(found.operands[0], *own, *found.operands[3:]))
+
+
+@rules.labelled(_norm_labels)
 @placed("Split as the operand is; split along the last dim, or with a weight that is split, Local.")
 def _norm_rule(at: rules.Situation) -> rules.Placement:
     """Over a split last dim nothing global is left; a weight must be replicated."""
@@ -226,7 +235,7 @@ def _statistics(input_tensor: Operand, dtype: DataType, centred: bool) -> Local:
         tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
         return torch.cat(tiles, -1)
 
-    return Local(compute, lambda at: _row_word(at, 1), dtypes=(dtype,))
+    return Local(compute, rules.SingleRule(lambda at: _row_word(at, 1)), dtypes=(dtype,))
 
 
 @placed("Split as the operand is.")
@@ -260,6 +269,7 @@ def _apply_statistics(
     return Local(compute, _statistics_rule)
 
 
+@rules.labelled(dim_labels.unlabelled)
 def _statistics_rule(at: rules.Situation) -> rules.Placement:
     """The statistics are whole, so a split last dim stays split; weights split alike."""
     rules.refuse_partial(at)
@@ -412,6 +422,7 @@ def dit_layernorm_pre_allgather(
     def compute(x: torch.Tensor, recip: torch.Tensor) -> Any:
         return local.compute(x, None)
 
+    @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement:
         alone = at._replace(words=(at.word, None), shapes=(at.shape, None))
         return at.word if at.word is rules.REPLICATE else cast(rules.Placement, local.rule(alone))

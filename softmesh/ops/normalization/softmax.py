@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import overwriting
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
@@ -123,6 +124,13 @@ def _scaled_masked(op: str, x: Operand, scale: float | None, mask: Operand | Non
             scores = scores + rows.float()
         return torch.softmax(scores, -1)
 
+    def labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents]) -> dim_labels.DimLabels:
+        seen = None if used is None else tuple(used)
+        found = dim_labels.aligned(without=(-1,))((x.shape, seen), results)
+        is_same = mask is not None and seen is not None and len(seen) == mask.rank
+        return found if is_same or mask is None else found._replace(operands=(found.operands[0], (None,) * mask.rank))
+
+    @rules.labelled(labels)
     def rule(at: rules.Situation) -> rules.Placement:
         """Where one row stands for all, a split of the mask's rows leaves each device another one."""
         if used is None:

@@ -17,7 +17,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened, in_shards_of
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
 # -- upsample: images made larger, by repeating pixels or between them -------------------------------
@@ -65,6 +65,7 @@ def upsample(input_tensor: Operand, scale_factor: float | Sequence[float], *, mo
     is_repeating = mode == "nearest" and by[0].is_integer() and by[1].is_integer()
     moving = rules.repeating_each([1, 2]) if is_repeating else rules.resizing([1, 2])
 
+    @rules.labelled(moving.labels)
     def rule(at: rules.Situation) -> rules.Placement:
         if isinstance(at.word, rules.Partial) and mode == "bilinear" and at.word.op not in rules.LINEAR_OPS:
             raise rules.UsesPartial(0)
@@ -145,6 +146,7 @@ def grid_sample(
     channels = [] if batch_output_channels and several > 1 else [(0, 3)]
     table = rules.along({0: [(0, 0), (1, 0)], 1: [(1, 1)], 2: [(1, 2)], 3: channels})
 
+    @rules.labelled_each(table.labels)
     def rule(at: rules.Situation) -> rules.Placement | Sequence[rules.Placement]:
         """Filler at the end of an uneven split is several columns for each that it counts."""
         word = at.words[1]
@@ -196,6 +198,7 @@ def rotate(
         covered = sampled(torch.ones_like(images[..., :1]), where, interpolation_mode)
         return turned + fill * (1 - covered)
 
+    @rules.labelled(dim_labels.moved({0: 0, 3: 3}.get, passes="" if fill else dim_labels.FIRST))
     def rule(at: rules.Situation) -> rules.Placement:
         if isinstance(at.word, rules.Partial) and (fill or at.word.op not in rules.LINEAR_OPS):
             raise rules.UsesPartial(0)

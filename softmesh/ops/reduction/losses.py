@@ -14,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import LossReductionMode
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import LOCAL, Placement, Shard
 
 
@@ -30,11 +30,14 @@ def _loss(op: str, function: Callable[[torch.Tensor], torch.Tensor], a: Operand,
         summed = each.sum(dims, keepdim=True)
         return summed / each.shape[-a.rank :].numel() if mode is LossReductionMode.MEAN else summed
 
+    kind = "avg" if mode is LossReductionMode.MEAN else "sum"
+    over = dim_labels.moved(lambda dim: None, sums=dict.fromkeys(range(a.rank), kind), passes="", of_all=True)
+
+    @rules.labelled(dim_labels.aligned() if mode is LossReductionMode.NONE else over)
     def rule(at: rules.Situation) -> Placement:
         word = rules.elementwise(at._replace(out_shapes=(a.shape,)))
         if mode is LossReductionMode.NONE or not isinstance(word, Shard):
             return word
-        kind = "avg" if mode is LossReductionMode.MEAN else "sum"
         return rules.reducing(kind, dims, True)(rules.Situation((word,), (a.shape,), at.out_shapes))
 
     return Local(compute, rule)
@@ -94,6 +97,7 @@ def _normalized(dims: list[int]) -> Local:
         centred = x - x.mean(dims, keepdim=True)
         return centred / centred.square().mean(dims, keepdim=True).sqrt()
 
+    @rules.labelled(dim_labels.aligned(without=dims))
     def rule(at: rules.Situation) -> Placement:
         word = rules.elementwise(at)
         touched = {d % len(at.out_shape) for d in dims}

@@ -21,7 +21,7 @@ from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
-from softmesh.placement import rules
+from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.result_shards import cut_anew
@@ -65,6 +65,7 @@ _OPPOSITE = {"max": REDUCTIONS["min"].function, "min": REDUCTIONS["max"].functio
 def _of_whole_values(rule: rules.SingleRule) -> rules.SingleRule:
     """The same for values that are no contributions themselves."""
 
+    @rules.labelled(dim_labels.without_passes(rule.labels))
     def whole(at: rules.Situation) -> rules.Placement:
         rules.refuse_partial(at)
         return rule(at)
@@ -386,6 +387,7 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
 def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
     """Linear, and mixing values along `dims`."""
 
+    @rules.labelled(dim_labels.aligned(without=dims, passes=dim_labels.FIRST))
     def rule(at: rules.Situation) -> rules.Placement:
         mixed = {dim % len(at.shape) for dim in dims}
         if isinstance(at.word, rules.Shard) and at.word.dim in mixed:
