@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from warm_python import end_warm_python
 
 _OF_THE_SUITE = (  # what is meant for it
     "SOFTMESH_DEVICE",
@@ -43,6 +44,10 @@ settings.load_profile("explore" if os.environ.get("SOFTMESH_EXPLORE") else "same
 
 _PROGRAM = "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"
 _AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def pytest_sessionfinish() -> None:
+    end_warm_python()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
 """Runs a program as a job of several ranks, and looks for what it left behind.
 
 Every process of a job has a mark in its environment and a folder of its own for temporary files, so that jobs
-of other tests, which may run at the same time, are not mistaken for it.
+of other tests, which may run at the same time, are not mistaken for it. (Copies of the warm Python show no mark, but
+they are of this process, which runs one job at a time.)
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from warm_python import copies
 
 PROGRAMS = Path(__file__).parent / "fixtures" / "hangs"
 LONGEST = 150.0  # seconds, of a job that takes a few, on a machine that may be busy
@@ -65,6 +68,7 @@ def run_job(
         "ports": once_gone(lambda: [address for address in set(filter(None, reported_to)) if _listens(address)]),
     }
     found = {kind: things for kind, things in left.items() if things}
+    assert "\0" not in output, output
     return Ended(code, output, found, len(reported_to))
 
 
@@ -106,7 +110,7 @@ def once_gone(look: Callable[[], Sequence[object]]) -> Sequence[object]:
 
 def _marked(mark: str) -> list[int]:
     text = f"{MARK}={mark}"
-    return [int(process.name) for process in _processes() if text in _read(process / "environ")]
+    return [*copies(), *(int(process.name) for process in _processes() if text in _read(process / "environ"))]
 
 
 class Segments:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python, warm_tt_run
 
 from softmesh.systems.cluster_descriptor import descriptor_text
 from softmesh.systems.named_systems import load
@@ -17,7 +18,6 @@ pytestmark = pytest.mark.usefixtures("mpi")
 
 PROGRAMS = Path(__file__).parent / "fixtures" / "ranks"
 PROGRAM = PROGRAMS / "big_mesh.py"
-TT_RUN = [sys.executable, str(Path(__file__).parents[1] / "softmesh_launcher.py")]
 DEADLINE = 120  # seconds: for a hang, not for speed
 
 
@@ -61,7 +61,7 @@ def bindings(folder: Path, hosts: tuple[int, int], rows: int = 2) -> Path:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("alone")
-    return told(run([sys.executable, "-m", "softmesh", "run", str(PROGRAM)], folder))
+    return told(run([*warm_python(), "-m", "softmesh", "run", str(PROGRAM)], folder))
 
 
 def half_a_t3000_each(folder: Path) -> Path:
@@ -78,7 +78,7 @@ def half_a_t3000_each(folder: Path) -> Path:
 def in_ranks(folder: Path, hosts: tuple[int, int], *options: str, **environ: str) -> list[str]:
     """What rank 0 of as many ranks as hosts tells."""
     binding = ["--rank-binding", str(bindings(folder, hosts))]
-    return told(run([*TT_RUN, *binding, *options, "--", sys.executable, str(PROGRAM)], folder, **environ))
+    return told(run([*warm_tt_run(), *binding, *options, "--", sys.executable, str(PROGRAM)], folder, **environ))
 
 
 def test_one_process_and_four_give_the_same_tensors(alone, tmp_path):
@@ -97,5 +97,5 @@ def test_two_hosts_that_keep_in_step_give_the_same_tensors_and_each_drift_is_not
 
 def test_a_mesh_is_closed_while_another_on_the_same_ranks_goes_on(tmp_path):
     binding = ["--rank-binding", str(bindings(tmp_path, (1, 4), rows=4))]
-    said = run([*TT_RUN, *binding, "--", sys.executable, str(PROGRAMS / "two_meshes.py")], tmp_path)
+    said = run([*warm_tt_run(), *binding, "--", sys.executable, str(PROGRAMS / "two_meshes.py")], tmp_path)
     assert told(said) == ["closed one after the other"]

@@ -6,13 +6,13 @@ import importlib.util
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.table import Table
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh import errors
@@ -67,7 +67,7 @@ def test_options_are_told_in_words_of_the_command_and_not_of_its_parser(name):
 def test_the_list_of_commands_loads_none_of_them():
     program = "import sys; from softmesh.cli import commands; commands(['-h'], standalone_mode=False)"
     program += "; assert not {'softmesh.doctor', 'softmesh.report.show', 'softmesh.lint.command'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=120)
+    subprocess.run([*warm_python(), "-c", program], check=True, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_options_of_commands_that_load_late_are_completed(monkeypatch):
     words = {"COMP_WORDS": "softmesh show --sy", "COMP_CWORD": "2", "_SOFTMESH_COMPLETE": "bash_complete"}
     program = "from softmesh.cli import main; main()"
     found = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **words}, capture_output=True, text=True, timeout=120
+        [*warm_python(), "-c", program], env={**os.environ, **words}, capture_output=True, text=True, timeout=120
     )
     assert "--system" in found.stdout
 
@@ -151,10 +151,9 @@ def test_a_new_project_runs_and_passes_its_own_test(tmp_path, monkeypatch):
     folder = tmp_path / "tiny"
     assert (folder / ".github" / "workflows" / "mesh.yml").exists()
     environ = {**os.environ, "SOFTMESH_STRICT": "1", "SOFTMESH_SYSTEM": "T3000"}
-    environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     for words in (["softmesh", "run", "tiny.py"], ["pytest", "-q"]):
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=300
+            [*warm_python(), "-m", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.alias import aliased
@@ -50,7 +51,7 @@ def nothing_stays_behind():
 
 @pytest.mark.parametrize("name", WITH_COLLECTIVES)
 def test_an_example_with_collectives_runs_on_a_t3000_and_agrees_with_torch(name):
-    command = [sys.executable, "-m", "softmesh", "run", "--system", "T3000", str(EXAMPLES / name)]
+    command = [*warm_python(), "-m", "softmesh", "run", "--system", "T3000", str(EXAMPLES / name)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, "")
     found = correlations(result.stdout)

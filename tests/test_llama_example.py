@@ -15,6 +15,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.alias import aliased
@@ -399,7 +400,7 @@ def test_the_program_runs_under_softmesh_run_and_agrees_with_torch(options):
 
 def test_the_program_runs_in_a_process_of_its_own_on_a_t3000():
     program = [str(EXAMPLE / "run.py"), "--mesh", "1x8", "--tokens", "2", "--users", "1", "--check"]
-    command = [sys.executable, "-m", "softmesh", "run", "--system", "T3000", *program]
+    command = [*warm_python(), "-m", "softmesh", "run", "--system", "T3000", *program]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert result.returncode == 0, result.stderr

@@ -9,20 +9,18 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from warm_python import warm_python, warm_tt_run
 
 from softmesh.processes.bindings.bindings_command import bindings
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SIDE_BY_SIDE = Path(__file__).parent / "fixtures" / "sockets" / "side_by_side.py"
 DEADLINE = 120  # seconds: for a hang, not for speed
-TT_RUN = str(Path(__file__).parents[1] / "softmesh_launcher.py")
 
 
 def started(*command: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("TT_", "SOFTMESH_"))}
-    return subprocess.run(
-        [sys.executable, *command], env=clean, capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
+    return subprocess.run(command, env=clean, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
 def run(*command: str) -> str:
@@ -53,7 +51,7 @@ def test_a_pipeline_over_the_parts_of_a_galaxy_agrees_with_torch(
     example: str, binding: str, agreeing_ranks: int, galaxy: Path
 ) -> None:
     launch = ["--system", "Galaxy", "--rank-binding", str(galaxy / f"{binding}_rank_binding.yaml")]
-    printed = run(TT_RUN, *launch, "--", sys.executable, str(EXAMPLES / example))
+    printed = run(*warm_tt_run(), *launch, "--", sys.executable, str(EXAMPLES / example))
     assert printed.count("agrees with torch: True") == agreeing_ranks, printed
     assert "False" not in printed
 
@@ -66,7 +64,7 @@ def test_a_pipeline_that_computes_something_else_says_so_and_fails(galaxy: Path,
     broken = tmp_path / "two_stage_pipeline.py"
     broken.write_text(text.replace(line, "send_async(x, socket)"), encoding="utf-8")
     launch = ["--system", "Galaxy", "--rank-binding", str(galaxy / "4x4_multi_mesh_rank_binding.yaml")]
-    found = started(TT_RUN, *launch, "--", sys.executable, str(broken))
+    found = started(*warm_tt_run(), *launch, "--", sys.executable, str(broken))
     assert found.returncode != 0
     assert "is not torch's" in found.stdout + found.stderr
 
@@ -80,7 +78,7 @@ def test_a_pipeline_that_computes_something_else_says_so_and_fails(galaxy: Path,
     ],
 )
 def test_a_pipeline_that_is_started_alone_says_how_to_start_it(example: str, told: str, binding: str) -> None:
-    found = started("-m", "softmesh", "run", str(EXAMPLES / example))
+    found = started(*warm_python(), "-m", "softmesh", "run", str(EXAMPLES / example))
     assert found.returncode == 1
     assert found.stderr.startswith(f"{told} run this file together, not 1. Start them with tt-run:")
     assert f"tt-run --system Galaxy --rank-binding bindings/{binding}_rank_binding.yaml" in found.stderr
@@ -89,13 +87,15 @@ def test_a_pipeline_that_is_started_alone_says_how_to_start_it(example: str, tol
 
 def test_a_stage_of_the_gpt_that_is_started_alone_says_who_starts_it(tmp_path: Path) -> None:
     stage = str(EXAMPLES / "char_gpt" / "stage.py")
-    found = started("-m", "softmesh", "run", stage, "--steps", "1", "--losses", str(tmp_path / "losses.json"))
+    found = started(
+        *warm_python(), "-m", "softmesh", "run", stage, "--steps", "1", "--losses", str(tmp_path / "losses.json")
+    )
     assert found.returncode == 2
     assert "4 processes run this file together, not 1; run.py starts them with tt-run" in found.stderr
 
 
 def test_processes_side_by_side_see_a_board_each() -> None:
-    printed = run("-m", "softmesh", "run", "--system", "T3000", str(SIDE_BY_SIDE))
+    printed = run(*warm_python(), "-m", "softmesh", "run", "--system", "T3000", str(SIDE_BY_SIDE))
     assert sorted(printed.splitlines()) == [
         "board 1 of 2 devices gives 2.0",
         "board 3 of 2 devices gives 6.0",

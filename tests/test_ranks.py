@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from marked_jobs import MARK, SECONDS_TO_VANISH, Segments, once_gone
+from warm_python import copies, warm_python
 
 from softmesh.processes.explainer import Explainer
 from softmesh.processes.hang_verdict import Cause
@@ -26,7 +27,7 @@ class Job:
     """One run of mpirun, and what came of it."""
 
     def __init__(self, ranks, program, *arguments, environ=None, parts=None):
-        apart = [[*part, sys.executable, str(PROGRAMS / program), *arguments] for part in parts or [["-n", str(ranks)]]]
+        apart = [[*part, *warm_python(), str(PROGRAMS / program), *arguments] for part in parts or [["-n", str(ranks)]]]
         self.command = [str(MPIRUN), "--oversubscribe", "--bind-to", "none"]
         for index, part in enumerate(apart):
             self.command += [*([":"] if index else []), *part]
@@ -55,7 +56,7 @@ class Job:
         try:
             self._watch(process)
         finally:
-            for member in members_of_session(process.pid):
+            for member in members_of_job(process.pid):
                 os.kill(member, signal.SIGKILL)
             reader.join()
             process.stdout.close()
@@ -68,11 +69,12 @@ class Job:
                 process.terminate()
                 break
         process.wait(SECONDS_TO_VANISH)
-        self.left = list(once_gone(lambda: members_of_session(process.pid)))
+        self.left = list(once_gone(lambda: members_of_job(process.pid)))
 
 
-def members_of_session(leader):
-    found = []
+def members_of_job(leader):
+    """The processes of its session, and the ranks, which are copies."""
+    found = copies()
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = entry.read_text().rpartition(")")[2].split()

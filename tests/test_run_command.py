@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from warm_python import warm_python
 
 import softmesh
 from softmesh import alias
@@ -309,7 +310,7 @@ def test_help_loads_none_of_the_commands():
         "import sys\nfrom softmesh.cli import commands\ncommands(['--help'], standalone_mode=False)\n"
         "assert not [m for m in sys.modules if m.startswith(('softmesh.bench', 'softmesh.demo', 'pytest'))]"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+    subprocess.run([*warm_python(), "-c", code], check=True, timeout=60, capture_output=True)
 
 
 def test_show_and_bench_get_their_own_options():
@@ -357,7 +358,7 @@ def test_python_m_softmesh_runs_a_script_in_a_process_of_its_own(write):
     source = "import sys\nimport ttnn\nprint(ttnn.__name__, sys.argv, sys.path[0])\nsys.exit(7)"
     script = write("folder/main.py", source)
     result = subprocess.run(
-        [sys.executable, "-m", "softmesh", "folder/main.py", "--name", "x"],
+        [*warm_python(), "-m", "softmesh", "folder/main.py", "--name", "x"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.alias import aliased
@@ -65,7 +66,7 @@ def test_the_table_says_how_far_a_form_strays_and_the_picture_has_a_curve_for_ea
 
 
 def test_the_mlp_learns_the_same_by_host_and_by_fabric():
-    command = [sys.executable, "-m", "softmesh", "run", str(EXAMPLES / "train_mlp.py"), "--steps", "10"]
+    command = [*warm_python(), "-m", "softmesh", "run", str(EXAMPLES / "train_mlp.py"), "--steps", "10"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, "")
     assert "The losses are the same to the last bit." in result.stdout

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python, warm_tt_run
 
 pytestmark = pytest.mark.usefixtures("mpi")
 
 PROGRAM = Path(__file__).parent / "fixtures" / "ranks" / "training.py"
-LAUNCHER = str(Path(__file__).parents[1] / "softmesh_launcher.py")
 DEADLINE = 120  # seconds: for a hang, not for speed
 
 
@@ -42,7 +42,8 @@ def test_gradients_are_those_of_one_process(mesh, hosts, tmp_path):
         top_level_instance {{ mesh {{ mesh_descriptor: "Mesh" mesh_id: 0 }} }}
         """
     )
-    program = [sys.executable, "-m", "softmesh", str(PROGRAM), *map(str, mesh)]
-    alone = told(program, tmp_path)
+    program = ["-m", "softmesh", str(PROGRAM), *map(str, mesh)]
+    alone = told([*warm_python(), *program], tmp_path)
     assert len(alone) >= 4
-    assert told([sys.executable, LAUNCHER, "--rank-binding", "mesh.yaml", "--", *program], tmp_path) == alone
+    command = [*warm_tt_run(), "--rank-binding", "mesh.yaml", "--", sys.executable, *program]
+    assert told(command, tmp_path) == alone

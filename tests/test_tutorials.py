@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.alias import aliased
@@ -25,7 +25,7 @@ def run_example(name: str) -> dict[str, Any]:
 
 
 def in_a_process(*command: str) -> str:
-    result = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([*warm_python(), "-m", *command], capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 

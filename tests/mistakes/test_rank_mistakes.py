@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from catalogue import MISTAKES, RIGHT, Mistake, Program, Told, load, of_corners, of_ranks, title, topic
 from rank_job import MARK, name
+from warm_python import warm_tt_run
 
 load()
 pytestmark = pytest.mark.usefixtures("mpi")
 
 PROGRAM = Path(__file__).parent / "rank_job.py"
-TT_RUN = [sys.executable, str(Path(__file__).parents[2] / "softmesh_launcher.py")]
 DEADLINE = 150  # seconds: for a hang, not for speed
 DESCRIPTOR = """
 mesh_descriptors {{
@@ -43,7 +43,7 @@ def launched(tmp_path):
 
     def run(*arguments: str, rows: int = 1, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*TT_RUN, "--rank-binding", f"rows{rows}.yaml", "--", sys.executable, str(PROGRAM), *arguments],
+            [*warm_tt_run(), "--rank-binding", f"rows{rows}.yaml", "--", sys.executable, str(PROGRAM), *arguments],
             cwd=tmp_path,
             env=clean | environ,
             capture_output=True,

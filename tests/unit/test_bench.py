@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from rich.console import Console
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.bench import fabric, mlp, ops
@@ -181,7 +182,7 @@ def test_a_glibc_that_refuses_high_thresholds_maps_no_blocks_at_all_to_keep_them
 
 @pytest.fixture(scope="module")
 def quick_ops():
-    command = [sys.executable, "-m", "softmesh.bench.ops", "--quick", "--json"]
+    command = [*warm_python(), "-m", "softmesh.bench.ops", "--quick", "--json"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

@@ -6,12 +6,12 @@ import json
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh import config
@@ -158,7 +158,7 @@ def test_the_environment_is_read_when_softmesh_is_imported():
     program = "import softmesh; print(softmesh.CONFIG.comparison_mode_pcc)"
     environment = {**os.environ, "TTNN_CONFIG_OVERRIDES": '{"comparison_mode_pcc": 0.5}'}
     found = subprocess.run(
-        [sys.executable, "-c", program],
+        [*warm_python(), "-c", program],
         env=environment,
         capture_output=True,
         text=True,

@@ -1,11 +1,11 @@
 """The distributed context of a process that is alone, and what can be known of jobs without starting one."""
 
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
+from warm_python import warm_python
 
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.processes import context_api, current_context
@@ -249,4 +249,4 @@ def test_a_process_that_is_alone_never_loads_mpi():
         "assert not [name for name in sys.modules if name.startswith('mpi4py')]\n"
     )
     environ = {"PATH": "/usr/bin:/bin"}
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environ)
+    subprocess.run([*warm_python(), "-c", program], check=True, timeout=120, env=environ)

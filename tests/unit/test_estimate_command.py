@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from warm_python import warm_python
 
 from softmesh.estimation.estimate_command import estimate
 from softmesh.estimation.fit_command import fit
@@ -42,7 +42,7 @@ def program(tmp_path: Path) -> str:
 
 def softmesh(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "softmesh", *words], capture_output=True, text=True, timeout=120, check=False
+        [*warm_python(), "-m", "softmesh", *words], capture_output=True, text=True, timeout=120, check=False
     )
 
 

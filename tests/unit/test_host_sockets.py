@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from warm_python import warm_python
 
 import softmesh as ttnn
 from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
@@ -317,7 +317,7 @@ def test_a_process_without_the_mesh_reads_and_writes_what_another_exports(pair: 
     service.export_descriptor(f"{name}.service")
     answer.export_descriptor(f"{name}.answer")
     other = subprocess.Popen(
-        [sys.executable, "-c", _OTHER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*warm_python(), "-c", _OTHER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         sent = _talk(pair, socket_in, socket_out)
@@ -559,7 +559,7 @@ def test_one_process_adds_and_another_takes(name: str) -> None:
         "from softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
         f"c = C.connect({name!r}, 5000)\nprint(c.pending(), c.had_clean_prior_shutdown())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*warm_python(), "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "3 True", done.stderr
     channel.inject(4)
     connector = InterProcessCounterChannel.connect(name)
@@ -591,7 +591,7 @@ def test_a_name_that_is_taken_or_was_left_behind_is_refused(name: str) -> None:
         "import os\nfrom softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
         f"c = C({name!r})\nos._exit(1)"
     )
-    subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    subprocess.run([*warm_python(), "-c", program], timeout=60, check=False)
     with pytest.raises(MeshError, match=rf"shm_open\(O_CREAT\|O_EXCL\) failed \({name}\): File exists"):
         InterProcessCounterChannel(name)
     os.unlink(segment(name))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
+
+from warm_python import warm_python
 
 _PREAMBLE = """
 import resource
@@ -29,9 +29,9 @@ def integers(x):
 def mib_taken_by(program: str, rows: int, columns: int, before: str = "") -> float:
     """How far the peak rises while `program` runs, after `before`."""
     lines = [_PREAMBLE.format(rows=rows, columns=columns), before, "start = peak()", program, "print(peak() - start)"]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=False
+        [*warm_python(), "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return float(done.stdout.split()[-1])

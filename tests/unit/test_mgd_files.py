@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from descriptors import mesh, two_meshes
+from warm_python import warm_python
 
 from softmesh.errors import MeshError
 from softmesh.fabric.descriptors.loader import LARGEST, DescriptorError, check, check_text, load_mesh_graph
@@ -117,4 +117,4 @@ def test_notes_come_with_a_graph_and_errors_without(tmp_path):
 
 def test_protobuf_loads_only_when_a_descriptor_is_read():
     script = "import softmesh, sys; print('google.protobuf' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
+    assert subprocess.run([*warm_python(), "-c", script], capture_output=True, text=True).stdout == "False\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from warm_python import warm_python
 
 import softmesh as ttnn
 
@@ -66,7 +66,7 @@ def test_the_environment_asks_and_the_end_of_the_process_writes(tmp_path: Path):
     )
     overrides = '{"enable_logging": true, "report_name": "from <env>", "root_report_path": "' + str(tmp_path) + '"}'
     env = {**os.environ, "TTNN_CONFIG_OVERRIDES": overrides}
-    command = [sys.executable, "-m", "softmesh", str(program)]
+    command = [*warm_python(), "-m", "softmesh", str(program)]
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert "half-way" in ended.stderr

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from functools import wraps
 
 import pytest
 import torch
+from warm_python import warm_python
 
 import softmesh as ttnn
 
@@ -39,7 +39,7 @@ mesh.close()
 def test_what_strict_mode_watches_on_the_host_works_as_torch_does(strict, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(STRICT_PROGRAM)
-    command = [sys.executable, "-W", "ignore", str(program)]
+    command = [*warm_python(), str(program)]
     environment = {**os.environ, "SOFTMESH_STRICT": strict}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from warm_python import warm_python
+
 import softmesh as ttnn
 from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.namespaces import LAZY
@@ -45,28 +47,25 @@ MISTAKES = {
 }
 
 
-def outdated(folder: Path = PACKAGE) -> list[str]:
+def outdated(*folders: Path) -> list[list[str]]:
     """Asked of a process of its own: names that other tests brought in would stand in the stubs as well."""
     program = (
-        "import sys; from pathlib import Path; from softmesh.type_stubs.__main__ import outdated; "
-        "print(*outdated(Path(sys.argv[1])))"
+        "import sys; from pathlib import Path; from softmesh.type_stubs.__main__ import outdated\n"
+        "for folder in sys.argv[1:]: print(*outdated(Path(folder)))"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    command = [*warm_python(), "-c", program, *map(str, folders)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line.split() for line in done.stdout.splitlines()]
 
 
-def test_the_stubs_are_up_to_date() -> None:
-    assert outdated() == []
-
-
-def test_a_stub_that_differs_or_is_left_over_is_told(tmp_path: Path) -> None:
+def test_the_stubs_are_up_to_date_and_one_that_differs_or_is_left_over_is_told(tmp_path: Path) -> None:
     for stub in PACKAGE.rglob("*.pyi"):
         copy = tmp_path / stub.relative_to(PACKAGE)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(stub.read_bytes())
     (tmp_path / "transformer.pyi").write_text("")
     (tmp_path / "gone.pyi").write_text("")
-    assert outdated(tmp_path) == ["gone.pyi", "transformer.pyi"]
+    assert outdated(PACKAGE, tmp_path) == [[], ["gone.pyi", "transformer.pyi"]]
 
 
 def test_the_command_takes_check_and_nothing_else(capsys) -> None:
