@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from marked_jobs import PROGRAMS, TT_RUN, Ended, line_of_ranks, line_with, run_job
+from marked_jobs import PROGRAMS, Ended, line_of_ranks, line_with, run_job
+from warm_python import warm_python, warm_tt_run
 
 pytestmark = pytest.mark.usefixtures("mpi")
 
@@ -28,7 +29,7 @@ def on_a_line(tmp_path):
 
     def run(count: int, program: str, *arguments: str) -> Ended:
         binding = ["--rank-binding", str(line_of_ranks(count, tmp_path))]
-        command = [*TT_RUN, *binding, "--", sys.executable, str(PROGRAMS / program), *arguments]
+        command = [*warm_tt_run(), *binding, "--", sys.executable, str(PROGRAMS / program), *arguments]
         return traced_by_all(count, run_job(command, tmp_path, SOFTMESH_TIMEOUT=FAR))
 
     return run
@@ -146,7 +147,7 @@ def test_ranks_that_disagree_on_shape_or_op_are_told_from_the_rest(on_a_line):
 def test_under_plain_mpirun_every_rank_meets_its_deadline_with_a_report_of_its_own(tmp_path):
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     command = [str(MPIRUN), "--oversubscribe", "--bind-to", "none", "-n", "2"]
-    program = [sys.executable, "-m", "softmesh", "run", str(PROGRAMS / "crossed_messages.py"), "receives"]
+    program = [*warm_python(), "-m", "softmesh", "run", str(PROGRAMS / "crossed_messages.py"), "receives"]
     job = run_job([*command, *program], tmp_path, SOFTMESH_TIMEOUT="2", **as_root)
     line = line_with("both wait for these receives", "crossed_messages.py")
     for rank in range(2):

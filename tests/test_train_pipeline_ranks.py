@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from marked_jobs import PROGRAMS, TT_RUN, run_job
+from marked_jobs import PROGRAMS, run_job
+from warm_python import warm_python, warm_tt_run
 
 from softmesh.processes.bindings.bindings_command import bindings
 
@@ -24,7 +25,7 @@ def bound(split: str, folder: Path) -> list[str]:
     made = CliRunner().invoke(bindings, ["--system", "elastic", "--split", split, "-o", str(folder)])
     assert made.exit_code == 0, made.output
     (binding,) = folder.glob("*_rank_binding.yaml")
-    return [*TT_RUN, "--system", "elastic", "--rank-binding", str(binding), "--", sys.executable]
+    return [*warm_tt_run(), "--system", "elastic", "--rank-binding", str(binding), "--", sys.executable]
 
 
 def run(command: list[str]) -> str:
@@ -45,7 +46,7 @@ def test_four_ranks_of_two_devices_train_like_one_device(tmp_path: Path) -> None
 
 
 def test_the_same_example_has_all_stages_in_one_process() -> None:
-    printed = run([sys.executable, str(EXAMPLE), "gpipe"])
+    printed = run([*warm_python(), str(EXAMPLE), "gpipe"])
     assert "77 parameters agree with one device: True" in printed
     assert "36 of 132 units are bubbles: 3/11, 27.3%" in printed
     assert "live activations, by stage: 8, 8, 8, 8" in printed

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from fixtures.training import two_ranks
+from warm_python import warm_python, warm_tt_run
 
 import softmesh as ttnn
 from softmesh.runtime.device_lifecycle import open_meshes
@@ -22,7 +23,6 @@ from softmesh.train import parameter
 from softmesh.train.checkpoints import load
 
 PROGRAMS = Path(__file__).parent / "fixtures" / "training"
-TT_RUN = Path(__file__).parents[1] / "softmesh_launcher.py"
 DEADLINE = 240  # seconds: for a hang, not for speed
 SAVES = [
     "half a file",
@@ -45,7 +45,7 @@ def run(command: list[str], folder: Path) -> str:
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("killed")
-    return json.loads(run([sys.executable, str(PROGRAMS / "crashing.py"), str(folder)], folder))
+    return json.loads(run([*warm_python(), str(PROGRAMS / "crashing.py"), str(folder)], folder))
 
 
 @pytest.mark.parametrize("point", ["backward", *SAVES])
@@ -111,7 +111,7 @@ def ranks(mpi, mesh, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     trained.train(2)
     shutil.copytree(folder / "run", folder / "taken up")
     losses = trained.train(4)
-    command = [sys.executable, str(TT_RUN), "--rank-binding", str(bindings(folder)), "--"]
+    command = [*warm_tt_run(), "--rank-binding", str(bindings(folder)), "--"]
     program = [sys.executable, str(PROGRAMS / "two_ranks.py"), str(folder / "taken up"), str(folder)]
     output = run([*command, *program], folder)
     told = [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
