@@ -104,6 +104,7 @@ def test_a_rank_that_raises_ends_the_job_with_its_own_message_and_last_op(on_a_l
     doing, line = job.place("rank 1")
     assert (doing, line) == ("raised", line_with("rank 1", "raising.py"))
     assert "raising.py" in job.output
+    assert "\0" not in job.output  # mpirun writes some
     assert "last completed: all_reduce" in job.output[report:]
     assert (job.code != 0, job.left) == (True, {})
 
