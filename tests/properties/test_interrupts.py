@@ -10,7 +10,7 @@ import gc
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -107,13 +107,11 @@ def statistics(mesh: ttnn.MeshDevice) -> list[object]:
 
 
 @pytest.fixture
-def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there before is not looked through each time, and what `__del__` raises is not kept by pytest."""
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("idle_machine", "collected")

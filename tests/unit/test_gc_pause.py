@@ -13,9 +13,12 @@ from softmesh.runtime.gc_pause import collector_paused
 
 @pytest.fixture(autouse=True)
 def _collector_as_it_was() -> Iterator[None]:
+    """Nothing is frozen in these tests. What is loaded is so again afterwards, as in all others."""
     was_on = gc.isenabled()
-    yield
     gc.unfreeze()
+    yield
+    gc.collect()
+    gc.freeze()
     if was_on:
         gc.enable()
     else:
