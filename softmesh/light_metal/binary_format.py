@@ -106,6 +106,8 @@ def _check_form(table: dict[str, Any]) -> None:
     for call in table["calls"]:
         if not any(isinstance(call.get(key), kind) for key, kind in _CALLS.items()) or not _is_whole(*call["made"]):
             raise ValueError(f"{reprlib.repr(call)} is no call")
+        if "trace" in call and not _is_whole(call["number"], call["queue"]):
+            raise ValueError(f"{reprlib.repr(call)} names no trace and no queue")
 
 
 def _is_whole(*numbers: object) -> bool:

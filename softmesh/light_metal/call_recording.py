@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from softmesh.runtime.commands import Command, observe
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import close_mesh_device, open_mesh_device
 from softmesh.runtime.traces import trace_api
+from softmesh.runtime.traces.recording import MeshTraceId
+from softmesh.runtime.traces.trace import ended
 from softmesh.tensor.files import dump_tensor, load_tensor
 from softmesh.tensor.tensor import Tensor
 from softmesh.terminal_text import readable
@@ -158,9 +160,11 @@ class LightMetalReplay:
         opened = None
         try:
             if self._device is None and self._opened is not None:
-                sizes = {name: self._opened[name] for name in _OPENED if self._opened[name] is not None}
+                sizes = {name: self._opened[name] for name in _OPENED if self._opened.get(name) is not None}
                 opened = open_mesh_device(MeshShape(self._opened["shape"]), **sizes)
-            self._make_calls(self._device or opened)
+            mesh = self._device or opened
+            with nullcontext() if mesh is None else _traces_of_its_own(mesh):
+                self._make_calls(mesh)
         except Exception as error:
             said = str(error) if isinstance(error, SoftmeshError) else f"{type(error).__name__}: {error}"
             warnings.warn(f"LightMetalReplay.run: {readable(said)}", SoftmeshWarning, stacklevel=2)
@@ -174,7 +178,7 @@ class LightMetalReplay:
         calls = self._table["calls"]
         last = {number: at for at, call in enumerate(calls) for number in (*call["made"], *_uses(call))}
         tensors: dict[int, Tensor] = {}
-        traces: dict[int, Any] = {}
+        traces: dict[int, MeshTraceId] = {}
 
         def other(kind: str, of: Any) -> Any:
             if kind == "tensor":
@@ -189,12 +193,11 @@ class LightMetalReplay:
             if "trace" in call:
                 _run_trace(call, mesh, traces)
                 continue
-            made = (
-                self._kept(call, mesh)
-                if "kept" in call
-                else _replayable(call["name"])(*decoded(call["args"], other), **decoded(call["kwargs"], other))
-            )
-            tensors.update(zip(call["made"], _tensors(made), strict=True))
+            made = self._kept(call, mesh) if "kept" in call else _called(at, call, other)
+            found = list(_tensors(made))
+            if len(found) != len(call["made"]):
+                raise MeshError(f"call {at} made {len(found)} tensors, and the table of calls has {len(call['made'])}.")
+            tensors.update(zip(call["made"], found, strict=True))
             for number in [number for number in tensors if last[number] <= at and not traces]:
                 del tensors[number]
 
@@ -214,7 +217,34 @@ class LightMetalReplay:
             return load_tensor(path, device=mesh if call["on_mesh"] else None)
 
 
-def _run_trace(call: dict[str, Any], mesh: MeshDevice | None, traces: dict[int, Any]) -> None:
+def _called(at: int, call: dict[str, Any], other: Callable[[str, Any], Any]) -> Any:
+    op = _replayable(call["name"])
+    try:
+        args, kwargs = list(decoded(call["args"], other)), dict(decoded(call["kwargs"], other))
+    except Exception as error:
+        cause = str(error) if isinstance(error, SoftmeshError) else f"{type(error).__name__} {error}".strip()
+        raise MeshError(
+            f"call {at}, of ttnn.{op.name}, has arguments that no capture has written ({cause}): record the program "
+            "anew."
+        ) from None
+    return op(*args, **kwargs)
+
+
+@contextmanager
+def _traces_of_its_own(mesh: MeshDevice) -> Iterator[None]:
+    """Nobody else knows the traces of a run: they go with it, also a capture that an error left open."""
+    before = {int(one.number) for one in mesh.captures.recordings.values()} | set(mesh.captures.traces)
+    try:
+        yield
+    finally:
+        for queue, recording in list(mesh.captures.recordings.items()):
+            if int(recording.number) not in before:
+                ended(mesh, queue, recording.number)
+        for number in sorted(set(mesh.captures.traces) - before):
+            trace_api.release_trace(mesh, MeshTraceId(number))
+
+
+def _run_trace(call: dict[str, Any], mesh: MeshDevice | None, traces: dict[int, MeshTraceId]) -> None:
     if mesh is None:
         raise MeshError("a trace needs a mesh.")
     name, number, queue = call["trace"], call["number"], call["queue"]

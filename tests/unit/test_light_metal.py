@@ -233,6 +233,8 @@ MADE = {"name": "zeros", "args": {"list": [{"list": [32, 32]}]}, "kwargs": {"dic
         {"calls": [{**MADE, "made": [[]]}]},
         {"calls": [{**MADE, "name": []}]},
         {"calls": [{"made": []}]},
+        {"calls": [{"trace": "begin_trace_capture", "made": []}]},
+        {"calls": [{"trace": "begin_trace_capture", "number": [], "queue": 0, "made": []}]},
     ],
 )
 def test_a_table_of_another_form_is_refused_before_anything_runs(mesh, table):
@@ -248,4 +250,26 @@ def test_a_table_of_another_form_is_refused_before_anything_runs(mesh, table):
 )  # fmt: skip
 def test_a_value_of_no_meaning_is_what_ends_a_run(argument):
     call = {**MADE, "name": "relu", "args": {"list": [argument]}}
-    assert said_of(packed({"mesh": None, "calls": [call]}, [b"abcd"])).startswith("LightMetalReplay.run: ")
+    told = said_of(packed({"mesh": None, "calls": [call]}, [b"abcd"]))
+    assert told.startswith("LightMetalReplay.run: call 0, of ttnn.relu, has arguments that no capture has written")
+
+
+@pytest.mark.parametrize("kind", ["args", "kwargs"])
+@pytest.mark.parametrize("given", [3, {"torch": "float32"}, {"tensor": 1}])
+def test_arguments_that_are_no_list_are_what_ends_a_run(kind, given):
+    told = said_of(packed({"calls": [{**MADE, kind: given}]}, []))
+    assert told.startswith("LightMetalReplay.run: call 0, of ttnn.zeros, has arguments that no capture has written")
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_run_leaves_no_trace_on_the_mesh_of_its_user(mesh, fails):
+    """Neither an open capture, in which the user's next call would be refused, nor one that fills the trace region."""
+    kept = ttnn.begin_trace_capture(mesh, cq_id=0)
+    ttnn.end_trace_capture(mesh, kept, cq_id=0)
+    begin = {"trace": "begin_trace_capture", "number": 1, "queue": 0, "made": []}
+    end = {**MADE, "name": "nothing"} if fails else {**begin, "trace": "end_trace_capture"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ttnn.LightMetalReplay.create(packed({"calls": [begin, end]}, []), mesh).run() is not fails
+    assert not ttnn.is_trace_capture_active(mesh)
+    assert list(mesh.captures.traces) == [int(kept)]
