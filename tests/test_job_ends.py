@@ -140,6 +140,21 @@ def test_a_process_that_ends_in_time_holds_nobody_up(tmp_path):
     assert (job.code, job.left, "softmesh:" in job.output) == (0, {}, False), job.output
 
 
+@pytest.mark.parametrize(
+    ("left", "cause"),
+    [("threading.Thread(target=time.sleep, args=(3,), name='keeper').start()", "threads that are no daemons: 'keeper'"),
+     ("atexit.register(time.sleep, 3)", "a function given to atexit")],
+)  # fmt: skip
+def test_what_keeps_a_rank_whose_program_is_over_is_named_and_left_alone(tmp_path, left, cause):
+    program = tmp_path / "program.py"
+    program.write_text(f"import atexit, threading, time, ttnn\nttnn.init_distributed_context()\n{left}\n")
+    command = [sys.executable, "-m", "softmesh", "run", "-n", "1", str(program)]
+    job = run_job(command, tmp_path, SOFTMESH_TIMEOUT="1", SOFTMESH_WARM_START="0")
+    told = f"softmesh: rank 0 came to the end of its program 1 s ago, and Python waits for {cause}"
+    assert told in job.output, job.output
+    assert (job.code, job.left) == (0, {})
+
+
 def test_a_rank_that_closed_what_it_had_not_opened_ends_the_job_and_is_told(tmp_path):
     job = ending(tmp_path, "closed descriptors")
     told = "softmesh: rank 1 raised MeshError: this process has closed descriptors that it had not opened"

@@ -9,6 +9,8 @@ import atexit
 import faulthandler
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType, TracebackType
@@ -22,6 +24,7 @@ from softmesh.processes.program_location import site_of, user_site
 from softmesh.processes.subcontext_layout import read_layout
 from softmesh.processes.wait_report import Site
 from softmesh.processes.waits import Group
+from softmesh.terminal_text import printable
 
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 _SIZE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
@@ -78,6 +81,8 @@ def _started_mpi() -> None:
     _abort_on_errors(MPI)
     _note_exits()
     atexit.register(_finalize, MPI)
+    # Its name begins as those of all threads that are softmesh's own.
+    threading.Thread(target=_watch_the_end, args=(MPI,), name="softmesh end of the program", daemon=True).start()
 
 
 def _initialize(MPI: ModuleType) -> None:
@@ -133,9 +138,13 @@ _CLOSED = (
 _PID = os.getpid()
 
 
+_ENDING: list[bool] = []  # holds something once it is Python's turn no longer
+
+
 def _finalize(MPI: ModuleType) -> None:
     if os.getpid() != _PID:  # a child of the rank, as of a daemon library: MPI is not its own to end
         return
+    _ENDING.append(True)
     if not MPI.Is_finalized() and _has_closed_sockets_of_mpi():  # MPI_Finalize would wait for mpirun, for ever
         with suppress(OSError, ValueError):
             print(f"softmesh: {_CLOSED}", file=sys.stderr, flush=True)
@@ -145,6 +154,26 @@ def _finalize(MPI: ModuleType) -> None:
     if not MPI.Is_finalized():
         MPI.Finalize()
         _look_back()
+
+
+def _watch_the_end(MPI: ModuleType) -> None:
+    """Say what keeps this rank from its end: a thread may serve on purpose, so nothing is ended for it."""
+    threading.main_thread().join()
+    time.sleep(waits.timeout())
+    if MPI.Is_finalized() or _ENDING:
+        return
+    names = [repr(thread.name) for thread in threading.enumerate() if thread.is_alive() and not thread.daemon]
+    cause = f"for threads that are no daemons: {', '.join(names)}" if names else "for a function given to atexit"
+    remedy = "join or end them, or make them daemons" if names else "give it a deadline of its own"
+    with suppress(OSError, ValueError):
+        print(
+            printable(
+                f"softmesh: rank {MPI.COMM_WORLD.rank} came to the end of its program {waits.timeout():.0f} s ago, and "
+                f"Python waits {cause}\n  remedy: {remedy}, or no other rank can end either"
+            ),
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 LAST_LOOKS: list[Callable[[], None]] = []  # called once all ranks have ended their programs, at what they have left
