@@ -7,6 +7,7 @@ their output, and for ranks of which it does not know that they have ended.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -99,7 +100,7 @@ class Standstill:
         lines = [
             f"softmesh: all ranks have ended their programs, and mpirun (process {mpirun}) has not within {time_given}"
         ]
-        remedy = "look at what the processes above wait for, for example with py-spy dump --pid"
+        remedy = "look at what these processes wait for, for example with py-spy dump --pid"
         for rank, (state, process) in self._explainer.ranks().items():
             if process and _runs(process):
                 lines.append(f"  rank {rank} has ended its program, and its process {process} runs on")
@@ -126,14 +127,14 @@ class Standstill:
         """A process that a rank started and did not end."""
         ranks = {process: rank for rank, (_, process) in self._explainer.ranks().items() if process}
         own = {os.getpid(), *self._sessions, *ranks, *_children_of(mpirun)}
-        members = set(members_of(self._sessions))
+        members, outputs = set(members_of(self._sessions)), _outputs(mpirun)
         for process in sorted(int(entry.name) for entry in Path("/proc").glob("[0-9]*")):
             found = None if process in own else _process(process)
             if found is None or found.state == "Z":
                 continue
             environ = _words(process, "environ")
-            is_of_the_job = process in members or any(self._explainer.address in word for word in environ)
-            if is_of_the_job:
+            is_named = process in members or any(self._explainer.address in word for word in environ)
+            if is_named or outputs & {target for _, target in _opened(process)}:
                 told = next((word.removeprefix(_RANK) for word in environ if word.startswith(_RANK)), "")
                 rank = ranks.get(found.group, told)
                 command = printable(" ".join(_words(process, "cmdline")))[:_LONGEST_COMMAND]
@@ -161,6 +162,32 @@ def _children_of(process: int) -> list[int]:
         for task in Path(f"/proc/{process}/task").iterdir():
             found += map(int, (task / "children").read_text().split())
     return [child for child in found if _runs(child)]
+
+
+def _outputs(mpirun: int) -> set[str]:
+    """Return the pipes and terminals on which mpirun listens to ranks, as those who write to them have them open.
+
+    Its own streams, and what the launcher shares with it, are not of ranks: a shell has them too, or a reader of logs.
+    """
+    found: set[str] = set()
+    opened = list(_opened(mpirun))
+    foreign = {target for _, target in _opened(os.getpid())} | {target for number, target in opened if int(number) < 3}
+    for number, target in opened:
+        if target.startswith("pipe:"):
+            found.add(target)
+        elif target == "/dev/ptmx":
+            with suppress(OSError):
+                text = Path(f"/proc/{mpirun}/fdinfo/{number}").read_text()
+                found.update(f"/dev/pts/{index}" for index in re.findall(r"^tty-index:\s*(\d+)", text, re.MULTILINE))
+    return found - foreign
+
+
+def _opened(process: int) -> Iterator[tuple[str, str]]:
+    """The descriptors of a process of this user, each with what it has open there."""
+    with suppress(OSError):
+        for number in os.listdir(f"/proc/{process}/fd"):
+            with suppress(OSError):
+                yield number, os.readlink(f"/proc/{process}/fd/{number}")
 
 
 def _words(process: int, kind: str) -> list[str]:
