@@ -50,7 +50,7 @@ elements of a device are no multiple of what a processor takes at once. Compare 
 process.
 
 What is made of these ops shares this with them: fused collectives such as `experimental.all_gather_matmul_async`,
-composite losses, and all backward passes.
+composite losses, an `activation` of another op, and all backward passes.
 
 A test calls every op, and looks at what torch computes for it. Another compares the block of a rank with the whole, and
 holds all other ops to their bits. `python tests/properties/last_bits.py` writes this page.
@@ -79,7 +79,9 @@ def kinds() -> dict[str, str]:
         kind = next((kind for kind, functions in KINDS.items() if called.intersection(functions)), None)
         if kind is not None and not (is_collective(OPERATIONS[name]) and kind.startswith("Sums")):
             found[name] = kind
-    return found
+    by_definition = {id(OPERATIONS[name].definition): kind for name, kind in found.items()}
+    second = {name: by_definition.get(id(op.definition)) for name, op in OPERATIONS.items()}  # names of the same ops
+    return {name: kind for name, kind in second.items() if kind is not None}
 
 
 def _calls_of(name: str) -> set[str]:

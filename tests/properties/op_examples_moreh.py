@@ -50,7 +50,7 @@ EXAMPLES |= {
         ("index_fill", "index_fill_new"),
         lambda shape: Example({"input": like_of(shape), "index": ints(0)}, {"dim": 1, "value": 1.5}),
     ),
-    "moreh_abs_pow": _alike("input", p=2.0),
+    "moreh_abs_pow": _alike("input", p=2.5),
     "moreh_norm": _alike("input", p=2.0, dim=3, keepdim=True),
     "moreh_norm_backward": lambda shape: Example(
         {"input": like_of(shape), **dict.fromkeys(("output", "output_grad"), like_of((*shape[:-1], 1)))},
