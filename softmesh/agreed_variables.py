@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-AGREED: dict[str, str] = {}  # the value that counts where none is set, by the name of the variable
+Meaning = Callable[[str], str]
+AGREED: dict[str, tuple[str, Meaning]] = {}  # by name: the value that counts where none is set; what a value means
 _MOST_BYTES = 8 << 20  # of a file that a variable names
 _LONGEST_VALUE = 80
 
 
-def agreed(name: str, default: str = "") -> str:
-    AGREED[name] = default
+def agreed(name: str, default: str = "", meaning: Meaning = str) -> str:
+    """`meaning` gives values the same form that do the same."""
+    AGREED[name] = default, meaning
     return name
+
+
+def switch(value: str) -> str:
+    """Return the meaning of a variable that is on with whatever it is set to."""
+    return "1"
 
 
 def agreed_values() -> dict[str, list[str]]:
@@ -26,11 +33,12 @@ def agreed_values() -> dict[str, list[str]]:
 
 
 def _compared(name: str) -> str:
+    default, meaning = AGREED[name]
     value = os.environ.get(name, "").strip()
     if value in ("", "0"):
-        return AGREED[name]
+        return default
     if not os.path.isfile(value):  # to open a pipe would wait for its writer
-        return value
+        return meaning(value)
     try:
         with open(value, "rb") as file:
             return hashlib.blake2b(file.read(_MOST_BYTES), digest_size=8).hexdigest()

@@ -23,7 +23,18 @@ from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, Softme
 from softmesh.input_files.text_files import checked_path, read_text
 from softmesh.terminal_text import readable
 
-_PATH, _OVERRIDES = agreed("TTNN_CONFIG_PATH"), agreed("TTNN_CONFIG_OVERRIDES")
+
+def _deciding(overrides: str) -> str:
+    """Return overrides without the name of a report, which may well be one of each rank."""
+    try:
+        found = json.loads(overrides)
+        found.pop("report_name", None)
+    except (AttributeError, TypeError, ValueError, RecursionError):  # no object: told where the options are made
+        return overrides
+    return json.dumps(found, sort_keys=True) if found else ""
+
+
+_PATH, _OVERRIDES = agreed("TTNN_CONFIG_PATH"), agreed("TTNN_CONFIG_OVERRIDES", meaning=_deciding)
 _CACHE = Path(os.path.expanduser("~"), ".cache", "ttnn")
 Watcher = Callable[["Config"], None]
 

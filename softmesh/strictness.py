@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from softmesh.agreed_variables import agreed
+from softmesh.agreed_variables import agreed, switch
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import MeshError, SoftmeshWarning
 
 _WARNED: dict[str, dict[Any, Any]] = {}  # of each file, as Python's warnings keep it
 DOUBT_HEARERS: list[Callable[[str, type[SoftmeshWarning]], None]] = []  # told of doubts in every mode
-STRICT = agreed("SOFTMESH_STRICT")
+STRICT = agreed("SOFTMESH_STRICT", meaning=switch)
 LENIENT: ContextVar[bool] = ContextVar("softmesh_lenient", default=False)
 
 

@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from softmesh.agreed_variables import agreed
+from softmesh.agreed_variables import agreed, switch
 from softmesh.errors import MeshError
 
 DESCRIPTOR = agreed("TT_MESH_GRAPH_DESC_PATH")
-PASS_THROUGH = agreed("TT_METAL_ENABLE_FABRIC_MESH_PASS_THROUGH")  # read where routes are made
+PASS_THROUGH = agreed("TT_METAL_ENABLE_FABRIC_MESH_PASS_THROUGH", meaning=switch)  # read where routes are made
 MESH_ID = "TT_MESH_ID"
 HOST_RANK = "TT_MESH_HOST_RANK"
 PLACES = "SOFTMESH_PLACES"  # set by the launcher, see `places_text`

@@ -52,7 +52,7 @@ _OTHERS = 0o077  # permissions that the user alone does not need
 _YOUNG_SECONDS = 10.0
 _LOOK_EVERY = 0.002
 _LOCK = struct.Struct("hhqqi4x")  # of the C library: type, whence, start, length, process
-_NAME = re.compile(r"/?[A-Za-z0-9_.-]{1,200}")
+_NAME = re.compile(r"/?(?!\.{1,2}\Z)[A-Za-z0-9_.-]{1,200}")  # a folder's own name and that above it are no names
 
 
 def checked_name(where: str, argument: str, name: object) -> str:

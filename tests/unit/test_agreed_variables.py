@@ -39,6 +39,22 @@ def test_a_value_that_says_what_holds_anyway_is_no_difference(monkeypatch, name,
     assert difference([0, 1], [without, agreed_values()]) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "same", "other"),
+    [("SOFTMESH_STRICT", "1", "true", "0"), ("TT_METAL_ENABLE_FABRIC_MESH_PASS_THROUGH", "1", "on", ""),
+     ("TTNN_CONFIG_OVERRIDES", '{"report_name": "r0"}', '{"report_name": "r1"}', '{"enable_logging": true}'),
+     ("TTNN_CONFIG_OVERRIDES", '{"report_name": "r0"}', "", "{"),
+     ("TTNN_CONFIG_OVERRIDES", '{"enable_logging": true, "report_name": "r0"}', '{"enable_logging":true}', "[]")],
+)  # fmt: skip
+def test_values_that_do_the_same_are_no_difference(monkeypatch, name, value, same, other):
+    found = []
+    for one in (value, same, other):
+        monkeypatch.setenv(name, one)
+        found.append(agreed_values())
+    assert difference([0, 1], found[:2]) is None
+    assert f"{name} is" in str(difference([0, 1], found[1:])) or (not same and not other)
+
+
 def test_files_are_compared_by_their_contents(monkeypatch, tmp_path):
     found = []
     for name, text in (("a.yaml", "one"), ("b.yaml", "one"), ("c.yaml", "other")):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import threading
+import time
 from itertools import count
 from types import SimpleNamespace
 
@@ -86,6 +88,16 @@ def test_a_host_that_nobody_knows_is_named_before_anything_is_launched(tmp_path,
     assert answer.exit_code == 1
     assert "The host 'ol1ver' cannot be found: no address is known for it." in answer.output
     assert "cabling" not in answer.output
+
+
+def test_hosts_that_no_name_server_answers_for_are_left_to_mpirun(monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(mpirun_arguments.socket, "getaddrinfo", lambda host, port: over.wait(60))
+    monkeypatch.setattr(mpirun_arguments, "_SECONDS_FOR_NAMES", 0.1)
+    began = time.monotonic()
+    mpirun_arguments.check_hosts_are_found([f"host{number}" for number in range(50)], [], {})
+    over.set()
+    assert time.monotonic() - began < 30.0  # fifty look-ups, one after the other, would take fifty minutes
 
 
 @pytest.mark.usefixtures("no_names")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import threading
@@ -377,7 +378,21 @@ def countless_devices(folder: Path) -> None:
     edit(folder, lambda index: index["tensors"]["model/up.weight"]["pieces"][0].update(many))
 
 
+def a_pipe_in_place_of_a_file(folder: Path) -> None:
+    path = next(folder.glob("*.safetensors"))
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link_to_itself(folder: Path) -> None:
+    path = next(folder.glob("*.safetensors"))
+    path.unlink()
+    path.symlink_to(path)
+
+
 DAMAGES = {
+    a_pipe_in_place_of_a_file: rf"{PART} is no plain file. Nothing was changed; restore",
+    a_link_to_itself: rf"{PART} is missing. Nothing was changed; restore",
     countless_devices: r"model/up.weight: it has pieces on \d+ devices",
     truncate: rf"{PART} is truncated, or no safetensors file .* restore the file, or load an earlier step",
     empty: rf"{PART} is truncated, or no safetensors file \(.* it has 0 bytes\)",

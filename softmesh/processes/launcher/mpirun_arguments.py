@@ -7,6 +7,8 @@ import shlex
 import shutil
 import socket
 import subprocess
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -176,20 +178,25 @@ def are_all_local(hosts: Iterable[str]) -> bool:
 
 _AGENT = ("plm_ssh_agent", "plm_rsh_agent", "plm")
 _SECONDS_FOR_SSH = 10.0
+_SECONDS_FOR_NAMES = 20.0  # for all hosts together: a name server that is down answers none of them
 
 
 def check_hosts_are_found(hosts: Iterable[str], arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Raise a LaunchError that names a host of which nobody knows an address: mpirun would look for it much longer.
 
     A name may also be one of the user's ssh configuration. With an agent in place of ssh, names mean what that says.
+    Names that nobody answers for in time are left to mpirun.
     """
+    deadline = time.monotonic() + _SECONDS_FOR_NAMES
     if any(sets_mca(arguments, name) or any(key.endswith(name) for key in environ) for name in _AGENT):
         return
     for host in hosts:
-        if host.startswith("+") or are_all_local([host]) or _has_address(host):  # +n0: the first one of the list
+        if (
+            host.startswith("+") or are_all_local([host]) or _has_address(host, deadline)
+        ):  # +n0: the first one of the list
             continue
         name = _name_for_ssh(host)
-        if name is not None and name != host.lower() and (not name or _has_address(name)):
+        if name is not None and name != host.lower() and (not name or _has_address(name, deadline)):
             continue
         raise LaunchError(
             f"The host {host!r} cannot be found: no address is known for it. Look at its spelling where hosts are "
@@ -197,7 +204,16 @@ def check_hosts_are_found(hosts: Iterable[str], arguments: Sequence[str], enviro
         )
 
 
-def _has_address(host: str) -> bool:
+def _has_address(host: str, deadline: float) -> bool:
+    """True too where nobody has answered at the deadline; a look-up has none of its own."""
+    found: list[bool] = []
+    search = threading.Thread(target=lambda: found.append(_finds(host)), name="softmesh look-up", daemon=True)
+    search.start()
+    search.join(max(0.0, deadline - time.monotonic()))
+    return not found or found[0]
+
+
+def _finds(host: str) -> bool:
     try:
         return bool(socket.getaddrinfo(host, None))
     except (OSError, UnicodeError):

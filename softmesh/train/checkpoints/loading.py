@@ -133,10 +133,10 @@ class ShardFiles:
     def _open(self, path: Path) -> Any:
         from safetensors import SafetensorError, safe_open
 
+        if not os.path.isfile(path):  # to open a pipe would wait for its writer
+            raise MeshError(f"{path} is {'no plain file' if os.path.exists(path) else 'missing'}. {self._remedy()}")
         try:
             file = safe_open(path, framework="pt")
-        except FileNotFoundError as error:
-            raise MeshError(f"{path} is missing. {self._remedy()}") from error
         except (SafetensorError, OSError) as error:
             raise MeshError(
                 f"{path} is truncated, or no safetensors file ({error}; it has {path.stat().st_size} bytes). "
