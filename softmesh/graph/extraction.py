@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from softmesh.errors import ArgumentError
+from softmesh.errors import ArgumentError, SoftmeshError
 from softmesh.graph.capture import BUFFER, BUFFER_DEALLOCATE, CAPTURE_END, FUNCTION_END, FUNCTION_START, TENSOR, Node
 from softmesh.graph.program_memory import BORROWED, CIRCULAR_BUFFER, DATAFLOW_BUFFER, PROGRAM_ENDS, SCRATCHPAD
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.shape import Shape
+from softmesh.terminal_text import readable
 
 _L1 = (BufferType.L1.name, BufferType.L1_SMALL.name)
 
@@ -45,6 +47,27 @@ class PeakMemoryUsagePerCore:
         return "\n".join(["Peak Memory Usage Per Core:", *(f"  {kind}: {n} bytes" for kind, n in rows.items())])
 
 
+_Extraction = TypeVar("_Extraction", bound=Callable[..., Any])
+
+
+def _of_a_graph(function: _Extraction) -> _Extraction:
+    """Turn what the parts of a malformed graph bring about, as of an edited file, into one error."""
+
+    @functools.wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except SoftmeshError:
+            raise
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"ttnn.graph.{function.__name__}: it takes what ttnn.graph.end_graph_capture() returned, and this "
+                f"graph is no such one: {readable(repr(error))}."
+            ) from None
+
+    return cast(_Extraction, told)
+
+
 def checked_graph(trace: Any) -> Sequence[Node]:
     is_graph = isinstance(trace, list | tuple) and all(isinstance(n, dict) and "node_type" in n for n in trace)
     if not is_graph or not trace:
@@ -60,6 +83,7 @@ def _of(trace: Any, kind: str) -> list[Node]:
     return [node for node in checked_graph(trace) if node["node_type"] == kind]
 
 
+@_of_a_graph
 def extract_calltrace(trace: Any) -> list[str]:
     """The functions in the order in which they began."""
     return [node["params"]["name"] for node in _of(trace, FUNCTION_START)]
@@ -75,10 +99,12 @@ def _outputs(trace: Any) -> list[Node]:
     return []
 
 
+@_of_a_graph
 def extract_output_tensors(trace: Any) -> set[int]:
     return {int(node["params"]["tensor_id"]) for node in _outputs(trace)}
 
 
+@_of_a_graph
 def extract_output_info(trace: Any) -> list[TensorInfo]:
     graph = checked_graph(trace)
     found = []
@@ -91,6 +117,7 @@ def extract_output_info(trace: Any) -> list[TensorInfo]:
     return found
 
 
+@_of_a_graph
 def count_intermediate_and_output_tensors(trace: Any) -> tuple[int, int]:
     """How many tensors were made on the way, and how many the last function left."""
     graph = checked_graph(trace)
@@ -121,11 +148,13 @@ def _l1_levels(trace: Any, size: str) -> Iterator[dict[str, int]]:
         yield {BUFFER: sum(held.values()), **of_program}
 
 
+@_of_a_graph
 def extract_peak_L1_memory_usage(trace: Any) -> int:
     """The most bytes of L1 that one chip holds at once: its buffers, and what a program has on a core."""
     return max((sum(level.values()) for level in _l1_levels(trace, "size")), default=0)
 
 
+@_of_a_graph
 def extract_resource_usage_per_core(trace: Any, interleaved_storage_cores: int | None = None) -> PeakMemoryUsagePerCore:
     """The same for one core, kind by kind. Interleaved buffers spread over all cores, whatever is named."""
     if interleaved_storage_cores is not None:
@@ -143,6 +172,7 @@ def extract_resource_usage_per_core(trace: Any, interleaved_storage_cores: int |
 # -- levels ----------------------------------------------------------------------------------------------
 
 
+@_of_a_graph
 def extract_levelized_graph(trace: Any, max_level: int = 1) -> list[dict[str, Any]]:
     """The functions down to a depth, each with those it takes results from and those that take its own.
 
@@ -196,6 +226,7 @@ def _take_inputs(
         vertices[maker]["out_edges"].append(node["counter"])
 
 
+@_of_a_graph
 def extract_total_duration_from_graph(graph: Sequence[Node]) -> float:
     """Nanoseconds from the start to the end of the capture; where that is not told, of all functions together."""
     for node in reversed(graph):
@@ -204,6 +235,7 @@ def extract_total_duration_from_graph(graph: Sequence[Node]) -> float:
     return sum(extract_operation_durations(graph).values())
 
 
+@_of_a_graph
 def extract_operation_durations(graph: Sequence[Node]) -> dict[str, float]:
     """Nanoseconds by the name of the function, all its calls together."""
     found: dict[str, float] = {}

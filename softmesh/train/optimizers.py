@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from softmesh.arguments import checked, checked_number, described
+from softmesh.arguments import checked, checked_int, checked_number, described
 from softmesh.autograd.leaves import gradient_distribution, requires_grad_
 from softmesh.autograd.process_gradients import apart_among
 from softmesh.callsite import user_call_site
@@ -148,7 +148,8 @@ class Optimizer:
             raise MeshError(f"This is no state of an optimizer: it has {has}, not steps, lr and state.")
         for name, slots in state["state"].items():
             self._check_slots(name, slots)
-        self.steps, self.lr = int(state["steps"]), float(state["lr"])
+        steps = checked_int("load_state_dict", "steps", state["steps"])
+        self.steps, self.lr = steps, checked_number("load_state_dict", "lr", state["lr"])
         self._state = {
             name: {slot: values.clone() for slot, values in slots.items()} for name, slots in state["state"].items()
         }

@@ -12,6 +12,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.dispatch.entry_point import INTERCEPTORS
+from softmesh.errors import SoftmeshError
 
 BINARY, UNARY = "BinaryNgDeviceOperation", "UnaryDeviceOperation"
 
@@ -389,3 +390,25 @@ def test_records_can_be_put_in_their_place_as_a_list():
     ttnn.graph.begin_graph_capture()
     ttnn.graph.end_graph_capture()
     assert ttnn.graph._python_io_data == [], "a capture begins with none"
+
+
+EXTRACTIONS = (
+    *("extract_calltrace", "extract_output_tensors", "extract_output_info", "count_intermediate_and_output_tensors"),
+    *("extract_peak_L1_memory_usage", "extract_resource_usage_per_core", "extract_levelized_graph"),
+    *("extract_total_duration_from_graph", "extract_operation_durations"),
+)
+
+
+@pytest.mark.parametrize("key", ["params", "connections", "counter", "node_type", "input_tensors", "duration_ns"])
+def test_a_graph_of_an_edited_file_is_refused_in_words(x: Any, key: str):
+    nodes, _ = captured(x)
+    refused = 0
+    for value in (None, True, 2**70, "x", [], [2**40], {}, [[]]):
+        for at, node in enumerate(nodes):
+            edited = [*nodes[:at], {**node, key: value}, *nodes[at + 1 :]]
+            for name in EXTRACTIONS:
+                try:
+                    getattr(ttnn.graph, name)(edited)
+                except SoftmeshError as error:
+                    refused += "it takes what ttnn.graph.end_graph_capture() returned" in str(error)
+    assert refused
