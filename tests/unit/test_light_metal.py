@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,6 +178,33 @@ def test_whatever_names_a_file_among_its_arguments_is_not_replayed():
     assert {"as_tensor", "dump_tensor", "load_tensor"} <= named
     assert not [name for name in named if FUNCTIONS[name].may_replay]
     assert FUNCTIONS["from_torch"].may_replay
+
+
+def test_no_function_that_may_be_replayed_opens_what_its_arguments_name(mesh, tmp_path: Path):
+    """Types do not tell it of all: some functions take arguments of any kind, and hand them on."""
+    path, under_way, opened = str(tmp_path / "named.tensorbin"), [""], set()
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        if under_way[0] and any(path in str(argument) for argument in arguments):
+            opened.add(under_way[0])
+
+    for name in dir(ttnn):
+        getattr(ttnn, name, None)
+    values = torch.ones(32, 32)
+    ttnn.dump_tensor(path, ttnn.from_torch(values))
+    sys.addaudithook(look)
+    for under_way[0], function in list(FUNCTIONS.items()):
+        x = ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+        forms = [((path,), {}), ((path, x), {}), ((x, path), {}), ((x, x, path), {}), (([path],), {})]
+        parameters = inspect.signature(function.function).parameters
+        forms += [((first,), {parameter: path}) for parameter in parameters for first in (x, values)]
+        for args, kwargs in forms:
+            with warnings.catch_warnings(), suppress(Exception):
+                warnings.simplefilter("ignore")
+                function(*args, **kwargs)
+    under_way[0] = ""  # a hook stays for as long as the process
+    assert {"load_tensor", "dump_tensor", "as_tensor"} <= opened
+    assert not [name for name in opened if FUNCTIONS[name].may_replay]
 
 
 def words_of(function: Any) -> set[str]:
