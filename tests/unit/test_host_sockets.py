@@ -586,6 +586,13 @@ def test_owners_add_and_connectors_take(name: str) -> None:
             method()
 
 
+@pytest.mark.parametrize("name", [".", "..", "/..", "a/b", ""])
+def test_a_name_of_a_folder_is_no_name(name: str) -> None:
+    """To remove what has it, as is said of a name that is taken, would be bad advice."""
+    with pytest.raises(ArgumentValueError, match="use letters, digits"):
+        InterProcessCounterChannel(name)
+
+
 def test_a_name_that_is_taken_or_was_left_behind_is_refused(name: str) -> None:
     program = (
         "import os\nfrom softmesh.sockets.counter_channel import InterProcessCounterChannel as C\n"
