@@ -1,6 +1,6 @@
 """Kernels: addresses of tensors that were freed"""
 
-from catalogue import Told, mistake, right
+from catalogue import Told, mistake, right, unknowable
 from kernel_launches import BYTES, line, tiles
 
 import softmesh as ttnn
@@ -119,6 +119,22 @@ def a_common_argument_names_a_freed_tensor(mesh):
     source, target = tiles(mesh), tiles(mesh, 0.0)
     program, (reader, writer) = copier(source=lambda: get_common_arg_val(0))
     metal.SetCommonRuntimeArgs(program, reader, [source.buffer_address()])
+    give(program, writer, target)
+    keep = replaced(mesh, source)
+    launch(mesh, workload_of(mesh, program))
+    assert keep.is_allocated()
+
+
+@unknowable(
+    "A kernel may make addresses of any numbers, and of what it finds in memory: those that it was given do not tell "
+    "which tensor it means.",
+    symptom=ANOTHER,
+    mend="Give the kernel whole addresses, and the new ones before each launch.",
+)
+def a_kernel_counts_its_address_from_another_number(mesh):
+    source, target = tiles(mesh), tiles(mesh, 0.0)
+    program, (reader, writer) = copier(source=lambda: 32 * get_arg_val(0))
+    metal.SetRuntimeArgs(program, reader, ttnn.CoreCoord(0, 0), [source.buffer_address() // 32])
     give(program, writer, target)
     keep = replaced(mesh, source)
     launch(mesh, workload_of(mesh, program))
