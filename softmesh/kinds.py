@@ -85,6 +85,16 @@ class Kind(Enum):
         return self in _EXCHANGES
 
     @property
+    def keeps_whole(self) -> bool:
+        """True if the whole value stays what it is, wherever devices hold it afterwards."""
+        return self in _KEEPING
+
+    @property
+    def is_sum(self) -> bool:
+        """True if it adds up the contributions of devices."""
+        return self in _SUMS
+
+    @property
     def is_movement(self) -> bool:
         """True if it computes nothing, and nothing leaves a device."""
         return self in _MOVEMENTS
@@ -106,5 +116,7 @@ def _from(first: Kind, last: Kind) -> frozenset[Kind]:
 
 _MOVEMENTS = _from(Kind.CACHE, Kind.RESHAPE)
 _EXCHANGES = _from(Kind.ALL_BROADCAST, Kind.REDUCE_SCATTER)
+_SUMS = frozenset({Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER})
+_KEEPING = _SUMS | {Kind.ALL_BROADCAST, Kind.ALL_GATHER, Kind.BROADCAST, Kind.PARTITION}
 _HOST_TRANSFERS = _from(Kind.HOST_FILL, Kind.HOST_WRITE)
 _NOTES = _from(Kind.ALLOCATION, Kind.VIEW)

@@ -12,22 +12,12 @@ from difflib import SequenceMatcher
 
 from softmesh.diff.assembly import whole_shape
 from softmesh.diff.recording import READS, Entry, Recording
+from softmesh.dispatch.operation import OPERATIONS, kind_of
+from softmesh.kinds import Kind
 
 Key = Callable[[Entry], Hashable]
 _LATER = 6  # ops within which a bias is added
 _UNIFIED = "distributed."
-_SAME_NAME = {
-    "add_": "add",
-    "multiply_": "multiply",
-    "mul": "multiply",
-    "subtract_": "subtract",
-    "sub": "subtract",
-    "rms_norm_post_all_gather": "rms_norm",
-    "layer_norm_post_all_gather": "layer_norm",
-}
-
-_RESHAPES = ("reshape", "view", "experimental.view")
-_NORMS = ("rms_norm", "layer_norm")
 
 
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
@@ -81,7 +71,10 @@ def _name(entry: Entry) -> str:
 
 def same_name(op: str) -> str:
     """One name for ops that compute the same."""
-    return _SAME_NAME.get(op, op)
+    known = OPERATIONS.get(op)
+    if known is None:
+        return op
+    return OPERATIONS[known.definition.same_as or op].name
 
 
 def same_op(ours: Entry, theirs: Entry) -> bool:
@@ -92,7 +85,7 @@ def same_op(ours: Entry, theirs: Entry) -> bool:
 def _form(entry: Entry) -> Hashable:
     """With how many inputs: one that also adds a bias is another op. Norms in two steps read statistics beside."""
     name = _name(entry)
-    return name, None if name in _NORMS else len(entry.inputs)
+    return name, None if kind_of(name) is Kind.NORM else len(entry.inputs)
 
 
 def _size(entry: Entry) -> tuple[int, ...] | None:
@@ -104,7 +97,7 @@ def same_size(ours: Entry, theirs: Entry) -> bool:
     """As far as placements tell, both make as many elements by the same dims; of reshapes, only as many."""
     mine, other = _size(ours), _size(theirs)
     is_same = mine in (None, other)
-    if not is_same and mine and other and _name(ours) in _RESHAPES:
+    if not is_same and mine and other and kind_of(_name(ours)) is Kind.RESHAPE:
         is_same = math.prod(mine) == math.prod(other)
     return len(ours.outputs) == len(theirs.outputs) and is_same
 

@@ -19,6 +19,7 @@ from softmesh.diff.recording import READS
 from softmesh.diff.result import Verdict
 from softmesh.diff.sides import Sides
 from softmesh.diff.tolerances import unit
+from softmesh.kinds import Kind
 from softmesh.placement.placements import LOCAL, Partial
 
 _SMALL = 0.05
@@ -114,7 +115,7 @@ class Blame:
             one
             for one in self.judged
             if one.is_carried and one.verdict is Verdict.INHERITED and one.measure is not None
-            if any(operand.value in pages for operand in one.entry.inputs) and not _writes_cache(one.entry)
+            if any(operand.value in pages for operand in one.entry.inputs) and one.entry.kind is not Kind.CACHE
         ]
         return sorted(left + readers[:1], key=lambda one: one.entry.number) or wrong
 
@@ -187,10 +188,6 @@ def takes_partial(judged: Judged) -> bool:
 def _is_control(entry: Entry) -> bool:
     """Whole numbers that the host wrote."""
     return not entry.inputs and unit(entry.outputs[0].dtype) == 0.0
-
-
-def _writes_cache(entry: Entry) -> bool:
-    return entry.name.endswith(("fill_cache", "update_cache"))
 
 
 def falls_apart(entry: Entry) -> bool:

@@ -24,6 +24,7 @@ from softmesh.diff.piece_reads import unread_text
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Cause
 from softmesh.diff.tolerances import unit
+from softmesh.kinds import Kind
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
 from softmesh.train.equivalence.values import Value, whole
 
@@ -86,21 +87,21 @@ def _other_op(case: Case) -> Finding | None:
 def _wrong_collective(case: Case) -> Finding | None:
     """Moves data along an axis or a dim that its input is not split along."""
     entry = case.entry
-    if not (entry.sends or "partition" in entry.name) or not case.words:
+    if not (entry.sends or entry.kind is Kind.PARTITION) or not case.words:
         return None
     words, grid = case.words[0], entry.inputs[0].dist.grid
     axis = entry.arguments.get("cluster_axis")
     own = words[axis] if isinstance(axis, int) and axis < len(words) else None
     others = [(at, word) for at, word in enumerate(words) if word is not REPLICATE and at != axis and grid[at] > 1]
     found = None
-    if any(name in entry.name for name in ("reduce", "rs")) and isinstance(axis, int) and own is not None:
+    if entry.kind is not None and entry.kind.is_sum and isinstance(axis, int) and own is not None:
         found = _wrong_sum(axis, own, grid, others)
-    if "partition" in entry.name and isinstance(axis, int) and isinstance(own, Shard | Partial):
+    if entry.kind is Kind.PARTITION and isinstance(axis, int) and isinstance(own, Shard | Partial):
         return Finding(
             Cause.WRONG_AXIS,
             f"each device along mesh axis {axis} keeps a slice of a piece that it has already ({own!r}).",
         )
-    if found is None and "gather" in entry.name:
+    if found is None and entry.kind is Kind.ALL_GATHER:
         found = _wrong_gather(case, axis, own, others)
     return found
 
@@ -307,7 +308,7 @@ def _missing(case: Case) -> Finding | None:
     last = next((one for one in reversed(before) if not one.sends and one.gradient_of is None), None)
     if last is None:
         return None
-    cause = Cause.STALE_CACHE if "cache" in last.name else Cause.OTHER_PROGRAM
+    cause = Cause.STALE_CACHE if last.kind is Kind.CACHE else Cause.OTHER_PROGRAM
     return Finding(cause, f"the reference also runs {last.name} ({last.site}) before it, and the program does not.")
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from softmesh.callsite import CallSite
 from softmesh.diff.value_store import Stored, ValueStore
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 
 
@@ -42,6 +43,7 @@ class Entry:
     callers: tuple[CallSite, ...] = ()  # of the program's function that the site stands in, the innermost first
     is_captured: bool = False  # recorded into a trace: what its replays leave is what counts
     scale: float = 1.0  # a gradient is so many times that of one device: each device has a loss of its own
+    kind: Kind | None = None  # of the command; None where no command made it
 
 
 @dataclass

@@ -6,30 +6,33 @@ bits of the first, HiFi3 the lower bits of the second, HiFi4 their product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.golden_values import Read, golden_of, wholes
+from softmesh.dispatch.operation import factors_of
 from softmesh.hardware import MathFidelity
 
-PRODUCTS = ("matmul", "linear")
 _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3}
+_ACTIVATIONS = ("activation", "fused_activation")
 _UPPER = (5, 7)  # bits of a significand that the first phase takes, of each operand
 
 
 def fidelity_losses(run: Recording, entry: Entry) -> dict[MathFidelity, float]:
     """The relative error of a product's exact sum at each fidelity; nothing where the op is no such product."""
-    read = wholes(run, entry) if entry.name in PRODUCTS else None
+    factors = factors_of(entry.name)
+    read = wholes(run, entry) if factors else None
     if read is None or read.devices or len(read.tensors) < 2:
         return {}
     inputs = read.tensors
-    a, b, rest = inputs[0], inputs[1], [torch.zeros_like(one) for one in inputs[2:]]  # a bias is added, not multiplied
-    upper = [_upper(one, bits) for one, bits in zip((a, b), _UPPER, strict=True)]
-    lower = [one - high for one, high in zip((a, b), upper, strict=True)]
+    upper = [_upper(one, bits) for one, bits in zip((inputs[at] for at in factors), _UPPER, strict=True)]
+    lower = [inputs[at] - high for at, high in zip(factors, upper, strict=True)]
     pairs = (upper, (lower[0], upper[1]), (upper[0], lower[1]), lower)
-    phases = [_product(entry, [*pair, *rest]) for pair in pairs]
+    rest = [torch.zeros_like(one) for one in inputs]  # a bias is added, not multiplied
+    phases = [_product(entry, _with(rest, factors, pair)) for pair in pairs]
     done = [one for one in phases if one is not None]
     if len(done) < len(pairs):
         return {}
@@ -40,11 +43,16 @@ def fidelity_losses(run: Recording, entry: Entry) -> dict[MathFidelity, float]:
     return {name: float(one.norm()) / size for name, one in left.items()} if size > 0 else {}
 
 
+def _with(inputs: Sequence[torch.Tensor], factors: Sequence[int], pair: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    chosen = dict(zip(factors, pair, strict=True))
+    return [chosen.get(at, one) for at, one in enumerate(inputs)]
+
+
 def _product(entry: Entry, inputs: list[torch.Tensor]) -> torch.Tensor | None:
     """Without what is applied to the sum afterwards."""
     call = entry.call
-    if call is not None and call[1].get("activation") is not None:
-        call = call[0], {**call[1], "activation": None}
+    if call is not None:
+        call = call[0], {name: value for name, value in call[1].items() if name not in _ACTIVATIONS}
     made = golden_of(replace(entry, call=call), Read(inputs))
     return None if made is None else made[0]
 

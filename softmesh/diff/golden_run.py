@@ -8,7 +8,7 @@ import torch
 
 from softmesh.diff.assembly import measured, own_axes, value_of, whole_of
 from softmesh.diff.golden_values import golden_of, wholes
-from softmesh.diff.recording import MOVING, READS, Entry, Recording
+from softmesh.diff.recording import READS, Entry, Recording
 from softmesh.diff.tolerances import UNITS, unit
 from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.hardware.enums import DataType
@@ -59,7 +59,7 @@ def _moved(run: Recording, entry: Entry) -> list[Value] | None:
     value = value_of(run, entry.inputs[0])
     if value is None:
         return None
-    if LOCAL not in value.words and entry.name.rpartition(".")[2] in MOVING:
+    if LOCAL not in value.words and entry.kind is not None and entry.kind.keeps_whole:
         return [_on_host(whole("a value", value))]
     made, dtype = whole_of(run, entry.outputs[0]), entry.outputs[0].dtype
     read = None if made is None else measured(value, made, dtype)

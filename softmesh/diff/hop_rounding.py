@@ -12,8 +12,6 @@ from softmesh.hardware.enums import DataType
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.tensor.convert import round_to
 
-_SUMS = ("all_reduce", "reduce_scatter", "reduce_to_root")
-
 
 class HopRounding(NamedTuple):
     """Of one collective: the relative error of the sum so far after each hop of a ring, and in the end."""
@@ -26,11 +24,12 @@ class HopRounding(NamedTuple):
 
 def hop_rounding(run: Recording, entry: Entry) -> HopRounding | None:
     """None where it adds nothing up, or nothing that is rounded."""
-    parts_of = value_of(run, entry.inputs[0]) if any(name in entry.name for name in _SUMS) and entry.inputs else None
+    is_sum = entry.kind is not None and entry.kind.is_sum
+    parts_of = value_of(run, entry.inputs[0]) if is_sum and entry.inputs else None
     dtype = entry.outputs[0].dtype
     if parts_of is None or not isinstance(dtype, DataType) or dtype is DataType.FLOAT32:
         return None
-    axis = next((at for at, word in enumerate(parts_of.words) if isinstance(word, Partial)), None)
+    axis = next((at for at, word in enumerate(parts_of.words) if isinstance(word, Partial) and word.op == "sum"), None)
     axis = next((at for at, word in enumerate(parts_of.words) if word is LOCAL), None) if axis is None else axis
     if axis is None or parts_of.data.shape[axis] < 2 or not parts_of.data.is_floating_point():
         return None

@@ -30,11 +30,11 @@ from softmesh.diff.sides import Sides
 from softmesh.diff.stand_ins import StandIns
 from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
 from softmesh.diff.value_store import Stored
+from softmesh.kinds import Kind
 from softmesh.progress import counted
 
 _RIGHT_AGAIN = 10.0  # times smaller is the error of a value whose order was put right
 _MOST_GROWN = 0.5  # of a value, what may be put down to its inputs without a look at what the op makes of them
-_CHOSEN = ("argmax", "topk", "sampling", "sort")
 
 
 class Judgement:
@@ -334,7 +334,7 @@ class Judgement:
         """Whether the op makes so much of the small errors of its inputs, or chose between nearly equal values."""
         entry, other, measure = judged.entry, judged.partner, judged.measure
         assert measure is not None
-        if entry.name.rpartition(".")[2] in _CHOSEN:
+        if entry.kind is Kind.SELECTION:
             return judged.brought > 0 or measure.figures.error < 0.05
         added, factor = of_cancellation(self.mine, entry, judged.output)
         if added or factor > 1:

@@ -20,7 +20,7 @@ from softmesh.diff.entries import Entry, Given, Operand, Recording
 from softmesh.diff.gradient_recording import GradientRecorder
 from softmesh.diff.value_store import Stored, ValueStore
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
-from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
@@ -38,10 +38,6 @@ _CALLERS = 4
 _MUCH = 64 << 20  # bytes of values
 _STARTERS = (runpy.__file__, "<frozen runpy>")
 _SIGNPOST = "signpost "
-MOVING = (  # collectives that leave a value what it is
-    *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
-    *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root"),
-)
 
 
 class Held(NamedTuple):
@@ -57,6 +53,10 @@ class Held(NamedTuple):
 
     def is_in(self, data: torch.Tensor) -> bool:
         return not self.memory.expired() and self.sample == _sample(data)
+
+
+def _keeps_whole(op: EntryPoint) -> bool:
+    return isinstance(op, Operation) and op.definition.kind.keeps_whole
 
 
 class Recorder:
@@ -91,7 +91,7 @@ class Recorder:
 
     def _alone(self, op: EntryPoint, given: Sequence[Any]) -> Tensor | None:
         """What a collective would move that is called on one device, where it is refused and has nothing to do."""
-        if not (self._is_reference and op.reads_other_devices and op.name.rpartition(".")[2] in MOVING):
+        if not (self._is_reference and op.reads_other_devices and _keeps_whole(op)):
             return None
         tensor = next((one for one in given if isinstance(one, Tensor)), None)
         device = None if tensor is None else tensor.storage.device
@@ -149,6 +149,7 @@ class Recorder:
             command.within,
             self._module_of() if self._module_of is not None else self._section,
             self._call_of(command),
+            kind=command.kind,
             callers=_callers_of(command),
             is_captured=self._is_capturing,
         )

@@ -100,6 +100,8 @@ class Definition:
     writes_all: bool = False  # of what it writes to, it leaves nothing as it was
     is_part: bool = False  # of another op's program: it compiles none of its own
     persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
+    factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
+    same_as: str = ""  # the op that computes the same, where this is another form of it
     places: str = ""  # the arguments that say where it writes, as Python numbers
     rows_by: str = ""  # the operand that holds the numbers of rows, also as floats
     cuts_columns: bool = False  # into what may be several tensors side by side: queries, keys and values

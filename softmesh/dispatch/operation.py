@@ -489,6 +489,18 @@ def operation(
     return register
 
 
+def kind_of(name: str) -> Kind | None:
+    """Return the kind of the op of this name, if there is one."""
+    op = OPERATIONS.get(name)
+    return None if op is None else op.definition.kind
+
+
+def factors_of(name: str) -> tuple[int, ...]:
+    """Return the operands that the op of this name multiplies as matrices; none where it is no such product."""
+    op = OPERATIONS.get(name)
+    return () if op is None else op.definition.factors
+
+
 def operations_under(prefix: str) -> dict[str, Operation]:
     """The ops of one namespace by their short names: `transformer.` gives those of `ttnn.transformer`."""
     return {

@@ -46,10 +46,6 @@ _SAME = (
 )
 _ASSIGNS = ("copy", "copy_host_to_device_tensor", "copy_device_to_host_tensor")
 _FOLLOWED = frozenset({*_SAME, *_ASSIGNS})
-_KEEPING = (  # collectives that leave, on one device, what they are given
-    *("all_gather", "all_gather_async", "all_reduce", "all_reduce_async", "reduce_scatter", "mesh_partition"),
-    *("reduce_scatter_minimal_async", "broadcast", "all_broadcast", "reduce_to_root", "all_to_all"),
-)
 
 
 class NothingToPlan(MeshError):
@@ -202,7 +198,7 @@ class _Recorder:
 
     def _collective(self, op: Operation, tensors: list[Tensor]) -> Tensor:
         device = tensors[0].storage.device if tensors else None
-        if op.name.rpartition(".")[2] not in _KEEPING or device is None or device.get_num_devices() > 1:
+        if not op.definition.kind.keeps_whole or device is None or device.get_num_devices() > 1:
             raise NotModelled(
                 f"softmesh.plan: {op.name} at {user_call_site()} moves data between devices, and a function that is to "
                 "be planned is written as on one device: leave it out, the plan inserts the collectives it needs."

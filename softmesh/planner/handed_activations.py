@@ -5,7 +5,7 @@ So a product that is split along its inner dim is summed first, and no op of its
 
 from __future__ import annotations
 
-from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS, factors_of
 from softmesh.distributed.linear_and_embedding import activations_of
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.planner.op_graph import GraphNode, OpGraph
@@ -16,7 +16,7 @@ INPUT_ACTIVATIONS = ("input_tensor_a_activations", "input_tensor_b_activations")
 def activations_behind(node: GraphNode) -> tuple[UnaryWithParam, ...]:
     """Return the activations of a product; none for other ops, or if no public op does them."""
     named = dict(zip(OPERATIONS[node.op].definition.signature.names, node.bound, strict=True))
-    return activations_of(named) if node.op in ("linear", "matmul") else ()
+    return activations_of(named) if factors_of(node.op) else ()
 
 
 def takes_over(graph: OpGraph, node: GraphNode) -> bool:

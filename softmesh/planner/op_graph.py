@@ -11,7 +11,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware.enums import DataType, Layout
+from softmesh.kinds import Kind
 
 
 class Role(Enum):
@@ -56,6 +58,10 @@ class GraphNode:
     is_view: bool = False  # whether its result is another view of its operand's memory
     site: str = ""  # the line of the program
     scope: str = ""  # "layer 3", where the program or its structure says so
+
+    @property
+    def kind(self) -> Kind:
+        return OPERATIONS[self.op].definition.kind
 
 
 @dataclass(frozen=True)

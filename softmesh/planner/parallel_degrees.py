@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softmesh.kinds import Kind
 from softmesh.placement.placements import Placement, Shard
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.op_graph import GraphNode, GraphValue, Role
@@ -14,7 +15,7 @@ from softmesh.planner.op_strategies import OpStrategy
 
 DATA, TENSOR, SEQUENCE, EXPERT, FULLY_SHARDED = "data", "tensor", "sequence", "expert", "fully sharded data"
 COPIES = "copies"  # every device of the axis does the same
-_HEAVY = ("matmul", "linear", "attention", "conv", "moe")
+_HEAVY = (Kind.PRODUCT, Kind.ATTENTION, Kind.CONVOLUTION, Kind.ROUTING)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def _use(plan: LayoutPlan, axis: int, devices: int) -> AxisUse:
     for node, own, chosen in zip(
         plan.problem.graph.nodes, plan.problem.strategies, plan.assignment.strategies, strict=True
     ):
-        if any(word in node.op for word in _HEAVY):
+        if node.kind in _HEAVY:
             kind = _kind(plan, node, own[chosen], axis)
             seconds[kind] = seconds.get(kind, 0.0) + own[chosen].total_seconds
     total = sum(seconds.values())
@@ -60,7 +61,7 @@ def _kind(plan: LayoutPlan, node: GraphNode, strategy: OpStrategy, axis: int) ->
     words = [layout[axis] for layout in strategy.needs]
     if not any(isinstance(word, Shard) for word in words):
         return COPIES
-    if "attention" in node.op:
+    if node.kind is Kind.ATTENTION:
         return _of_attention(node, words)
     weights: list[tuple[GraphValue, Placement]] = []
     others: list[tuple[GraphValue, Placement]] = []

@@ -18,12 +18,13 @@ from softmesh.cost.pricing import price
 from softmesh.diff.comparing import compared
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.entries import Entry, Recording
-from softmesh.diff.fidelity_loss import PRODUCTS, fidelity_losses
+from softmesh.diff.fidelity_loss import fidelity_losses
 from softmesh.diff.golden_run import golden_run
 from softmesh.diff.hop_rounding import HopRounding, hop_rounding
 from softmesh.diff.judged import Judged
 from softmesh.diff.recording import READS
 from softmesh.diff.result import Figures
+from softmesh.dispatch.operation import factors_of
 from softmesh.errors import MeshError
 from softmesh.hardware import MathFidelity, WormholeComputeKernelConfig
 from softmesh.program_diff.precision_changes import Place, PrecisionChange, change_for, place_of
@@ -110,7 +111,7 @@ class _Pricing:
         self.seconds += price(command, chip).seconds
         self.made += sum(map(bytes_of, command.outputs))
         key = command.site.file, command.site.line
-        if command.name in PRODUCTS and key not in self.products:
+        if factors_of(command.name) and key not in self.products:
             self.products[key] = {
                 one: price(_at(command, one), chip).seconds for one in MathFidelity if one.value < 255
             }

@@ -77,7 +77,7 @@ def change_for(entry: Entry) -> PrecisionChange | None:
     if entry.within not in ((), (entry.name,)):
         return None
     if entry.sends:
-        is_sum = "reduce" in entry.name and len(entry.outputs) == 1
+        is_sum = entry.kind is not None and entry.kind.is_sum and len(entry.outputs) == 1
         return PrecisionChange(place_of(entry), now, DataType.FLOAT32, is_sum=True) if is_sum else None
     if entry.name in _MADE_BY_HOST and not entry.inputs:
         return PrecisionChange(place_of(entry), now, _WIDER[now])

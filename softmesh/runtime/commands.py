@@ -1,7 +1,8 @@
 """The command stream: every op, transfer and allocation is a `Command`, which the attached observers read in order.
 
-A command tells its name, its kind, what it read and wrote, its queue, where on the mesh it ran, and the line of the user's
-program. While nobody observes, no Command is built: callers ask `observed()` first, compiled calls at every run.
+A command tells its name, its kind, what it read and wrote, its queue, where on the mesh it ran, and the line of the
+user's program. While nobody observes, no Command is built: callers ask `observed()` first, compiled calls at every
+run.
 """
 
 from __future__ import annotations

@@ -133,14 +133,23 @@ def _register(name: str, entry: Binary) -> None:
     define.__doc__ = f"{name} of both, written into the first; returns it."
     written = "input_tensor_a" if is_by_tensor else "input_a"
     cost = flops_per_element(entry.steps)
-    operation(op, kind=entry.kind, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(define)
+    operation(op, kind=entry.kind, same_as=name, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(
+        define
+    )
 
 
 for _name, _entry in IN_PLACE.items():
     _register(_name, _entry)
 
 
-@operation("logical_not_", kind=Kind.COMPARISON, controls="memory_config", precision="data", writes="input_tensor")
+@operation(
+    "logical_not_",
+    kind=Kind.COMPARISON,
+    same_as="logical_not",
+    controls="memory_config",
+    precision="data",
+    writes="input_tensor",
+)
 def logical_not(input_tensor: Operand) -> Local:
     """1 where it was 0, else 0."""
     return overwriting(Local(torch.logical_not, rules.elementwise), input_tensor)

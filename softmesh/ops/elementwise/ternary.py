@@ -173,6 +173,7 @@ def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
 
 @operation(
     kind=Kind.PRODUCT,
+    factors=(1, 2),
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile",
 )

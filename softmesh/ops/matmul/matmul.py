@@ -161,6 +161,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
 
 @operation(
     kind=Kind.PRODUCT,
+    factors=(0, 1),
     controls=_CONTROLS,
     tuning=_TUNING,
     needs_tile=True,
@@ -185,6 +186,7 @@ def matmul(
 
 @operation(
     kind=Kind.PRODUCT,
+    factors=(0, 1),
     controls=_CONTROLS,
     check_targets=check_own_output,
     tuning=_TUNING + " in0_column_offset",
@@ -217,7 +219,7 @@ _LEAN: dict[str, Any] = {
 }
 
 
-@operation("experimental.minimal_matmul", **_LEAN)
+@operation("experimental.minimal_matmul", **_LEAN, factors=(0, 1))
 def minimal_matmul(
     input_tensor: Operand,
     weight_tensor: Operand,

@@ -28,7 +28,7 @@ def _check_inner(op: str, a: Operand, inner: int, b: Operand, other: int) -> Non
         raise MeshError(f"{op}: {a.name} {list(a.shape)} and {b.name} {list(b.shape)} do not multiply.")
 
 
-@_made()
+@_made(factors=(0, 1))
 def moreh_bmm(input: Operand, mat2: Operand) -> Local:
     """The products of two batches of matrices."""
     if input.rank != 3 or mat2.rank != 3 or input.shape[0] != mat2.shape[0]:
@@ -37,7 +37,7 @@ def moreh_bmm(input: Operand, mat2: Operand) -> Local:
     return Local(product, rules.matmul, cost=matmul_cost(input.shape[-1]))
 
 
-@_made()
+@_made(factors=(0, 1))
 def moreh_matmul(
     input: Operand,
     other: Operand,
@@ -65,7 +65,7 @@ def moreh_matmul(
     return Local(on_each_device(one, input, other, bias), rule, fills_target=True, cost=cost)
 
 
-@_made()
+@_made(factors=(0, 1))
 def moreh_linear(input: Operand, weight: Operand, *, bias: Operand | None = None) -> Local:
     """input @ weight^T + bias."""
     _check_inner("moreh_linear", input, input.shape[-1], weight, weight.shape[-1])

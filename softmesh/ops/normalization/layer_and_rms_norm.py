@@ -355,6 +355,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     )(before)
     operation(
         f"{norm}_post_all_gather",
+        same_as=norm,
         kind=Kind.NORM,
         cost=flops_per_element(4),
         controls="memory_config dtype",

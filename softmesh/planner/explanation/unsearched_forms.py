@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from softmesh.dispatch.operation import factors_of
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.leaf_patterns import leaf_word
-
-_PRODUCTS = ("matmul", "linear")
 
 
 def unsearched_forms(plan: ChosenLayout) -> list[str]:
@@ -28,8 +27,9 @@ def _weights_of(graph: OpGraph, uses: tuple[tuple[int, int], ...]) -> Iterator[s
     """The weights with which products read a value."""
     for number, place in uses:
         node = graph.nodes[number]
-        if node.op in _PRODUCTS and place == 0 and len(node.operands) > 1:
-            weight = graph.values[node.operands[1]]
+        factors = factors_of(node.op)
+        if factors and place == factors[0]:
+            weight = graph.values[node.operands[factors[1]]]
             if weight.role is Role.WEIGHT and weight.number not in graph.makers:
                 yield leaf_word(weight.name)
 

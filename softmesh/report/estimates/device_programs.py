@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from softmesh.cost.command_cost import Bound
 from softmesh.cost.timeline import Estimate, TensorRecord, TimedCommand
-from softmesh.dispatch.operation import OPERATIONS
+from softmesh.dispatch.operation import OPERATIONS, kind_of
 from softmesh.graph.native_calls import Form, native_name
+from softmesh.kinds import Kind
 from softmesh.systems.chip import Chip
 
 _FLOPS_PER_CYCLE_LOFI = 4096  # of one core: an 8x16 by 16x16 product
 _PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 _LOW_PRECISION = ("BFLOAT8_B", "BFLOAT4_B")
-_PRODUCTS = ("matmul", "linear", "conv", "attention")
+_ON_MATRIX_ENGINE = (Kind.PRODUCT, Kind.CONVOLUTION, Kind.ATTENTION)
 
 
 class Roofline(NamedTuple):
@@ -60,7 +61,7 @@ def math_fidelity(command: TimedCommand) -> str:
     given = _config_field(command.arguments.get("compute_kernel_config"), "math_fidelity")
     if given is not None:
         return str(getattr(given, "name", given)).rpartition(".")[2]
-    if not any(part in command.name for part in _PRODUCTS):
+    if kind_of(command.name) not in _ON_MATRIX_ENGINE:
         return ""
     return "LoFi" if all(tensor.dtype in _LOW_PRECISION for tensor in command.inputs[:2]) else "HiFi2"
 
