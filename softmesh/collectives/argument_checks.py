@@ -131,7 +131,6 @@ def check_resources(op: str, given: Mapping[str, Any], mesh: MeshDevice) -> None
             check(op, name, value, mesh)
             if kind == "semaphores":
                 semaphores |= dict(_labelled(name, value))
-    _check_aliases(op, given)
     if semaphores:
         _check_shared(op, semaphores)
         _check_cover(op, semaphores, given, mesh)
@@ -180,14 +179,10 @@ def _check_semaphore(op: str, name: str, semaphore: GlobalSemaphore, mesh: MeshD
         )
 
 
-_WRITTEN_FROM_AFAR = ("persistent_", "intermediate_", "buffer_tensor")
-
-
-def _check_aliases(op: str, given: Mapping[str, Any]) -> None:
-    """What others write into while this chip still reads it."""
-    operand = given.get("input_tensor")
-    for name, value in given.items():
-        if isinstance(operand, Tensor) and name.startswith(_WRITTEN_FROM_AFAR):
+def check_aliases(op: str, operand: object, received: Mapping[str, Any]) -> None:
+    """Warn if other devices write into the operand while this one still reads it."""
+    for name, value in received.items():
+        if isinstance(operand, Tensor):
             for label, buffer in _labelled(name, value):
                 if isinstance(buffer, Tensor) and buffer.storage is operand.storage:
                     warn_or_raise(

@@ -79,6 +79,7 @@ def _form_of(own: Operation, doc: str, name: str, form: str, **options: Any) -> 
     *_GATHER_FORMS,
     kind=Kind.ALL_GATHER,
     output=_gather_output,
+    receives="persistent_output_buffer persistent_output_tensor",
     check=_check_gather_semaphores,
 )
 def all_gather_async(
@@ -96,6 +97,7 @@ def all_gather_async(
     *_GATHER_FORMS,
     kind=Kind.ALL_GATHER,
     output=_gather_output,
+    receives="persistent_output_buffer persistent_output_tensor",
     check=_check_gather_semaphores,
 )
 def all_gather_async_reversed(
@@ -121,6 +123,7 @@ strided_all_gather_async = _form_of(
     "input_tensor persistent_output_buffer? dim multi_device_global_semaphore | num_links? memory_config? topology? "
     f"cluster_axis? {WORKERS} mm_cores_y? mm_block_ht? mm_block_wt?",
     output="persistent_output_buffer",
+    receives="persistent_output_buffer",
 )
 
 
@@ -190,6 +193,7 @@ reduce_scatter_minimal_async = _form_of(
     "memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? chunks_per_sync? "
     f"{WORKERS} compute_kernel_config?",
     output=_scatter_output,
+    receives="persistent_output_buffers",
     precision="native",
     check=_check_minimal_scatter,
 )
@@ -203,6 +207,7 @@ strided_reduce_scatter_async = _form_of(
     "barrier_semaphore? num_links? memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? "
     f"{WORKERS} mm_cores_y? mm_N_full_block_wt? chunk_width_in_mm_blocks?",
     output=_scatter_output,
+    receives="persistent_output_buffers",
     precision="native",
 )
 
@@ -229,6 +234,7 @@ _REDUCE_SEMAPHORES = "barrier_semaphores{0} rs_global_semaphores{0} ag_global_se
     "topology? num_links? subdevice_id? use_noc1_only? use_optimal_ccl_for_llama? fp32_dest_acc?",
     kind=Kind.ALL_REDUCE,
     controls="memory_config dtype",
+    scratch="buffer_tensor",
     precision="native",
     check=_check_sum,
 )

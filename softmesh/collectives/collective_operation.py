@@ -51,6 +51,7 @@ from softmesh.dispatch.plan import (
     stored_as_told,
 )
 from softmesh.dispatch.planner import Planner
+from softmesh.dispatch.roles import Role, take_roles, with_role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
@@ -258,7 +259,8 @@ def collective_definition(
         "program_buffers": semaphores_of(name),
         "program_count": program_count_of(name),
     }
-    return Definition(name, kind, define, signature, cost, precision, **(given | options))
+    roles = with_role(take_roles(options), signature.output_name, Role.WRITES)
+    return Definition(name, kind, define, signature, cost, precision, roles=roles, **(given | options))
 
 
 # Options of a collective in which each device reads its own piece only.
@@ -290,15 +292,15 @@ def _summed_axes(op: str, call: BoundCall) -> list[int]:
     return list(range(call.tensors[0].storage.dist.lead)) if axis is None else [axis]
 
 
-def _marked(op: str, signature: Signature, call: BoundCall) -> Marking | None:
+def _marked(op: Definition, call: BoundCall) -> Marking | None:
     """Tells of values that nobody wrote, and of gradients that are added up for the second time."""
-    warned_about(op, signature, call)
-    notes, axes = call.tensors[0].storage.notes, _summed_axes(op, call)
+    warned_about(op, call)
+    notes, axes = call.tensors[0].storage.notes, _summed_axes(op.name, call)
     if not isinstance(notes, GradientSums) or not axes:
         return None
     devices = call.tensors[0].view_distribution().devices
     for axis in axes:
-        warn_if_summed(op, "the gradient", notes.axes, axis, devices[axis] if axis < len(devices) else 1)
+        warn_if_summed(op.name, "the gradient", notes.axes, axis, devices[axis] if axis < len(devices) else 1)
 
     def note(made: list[Tensor]) -> None:
         for result in made:

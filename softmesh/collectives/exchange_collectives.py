@@ -62,6 +62,8 @@ def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
     "multi_device_global_semaphore | num_links? memory_config? topology? subdevice_id?",
     kind=Kind.ALL_TO_ALL,
     output="persistent_output_buffer",
+    scratch="persistent_intermediate_buffer",
+    receives="persistent_output_buffer",
 )
 def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> CollectiveSpec:
     """Each member cuts its piece along `out_dim` and joins what it gets along `in_dim`, into the buffer given.
@@ -108,6 +110,7 @@ def _check_axis_given(op: str, given: Arguments) -> None:
     "cluster_axis?",
     kind=Kind.ALL_TO_ALL,
     output="persistent_output_buffer",
+    receives="persistent_output_buffer",
     check=_check_axis_given,
 )
 def all_to_all_async_generic(
@@ -150,6 +153,7 @@ def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) ->
     "barrier_semaphore | num_links:ints? memory_config? topology? persistent_output_buffer? logical_h? t_front_pad?",
     kind=Kind.NEIGHBOURS,
     output="persistent_output_buffer",
+    receives="persistent_output_buffer",
 )
 def neighbor_pad_async(
     input_tensor: Operand,

@@ -32,6 +32,7 @@ def _product(a: Tensor, b: Tensor, given: dict[str, Any]) -> Tensor:
     "input_tensor weight_tensor persistent_output_buffer? dim multi_device_global_semaphore "
     "all_gather_core_grid_offset | bias? num_links? memory_config_ag? topology? barrier_semaphore? subdevice_id? "
     f"{_MATMUL} chunks_per_sync? num_workers_per_link? num_buffers_per_channel?",
+    receives="persistent_output_buffer",
 )
 def all_gather_matmul_async(
     input_tensor: Tensor,
@@ -59,6 +60,8 @@ def all_gather_matmul_async(
     "input_tensor weight_tensor persistent_intermediate_buffer persistent_output_buffer dim "
     "multi_device_global_semaphore reduce_scatter_core_grid_offset | barrier_semaphore? bias? num_links? "
     f"memory_config_rs? intermediate_memory_config_rs? topology? subdevice_id? {_MATMUL}",
+    receives="persistent_output_buffer",
+    scratch="persistent_intermediate_buffer",
 )
 def matmul_reduce_scatter_async(
     input_tensor: Tensor,
@@ -105,6 +108,7 @@ def deepseek_moe_reduce_scatter(
     "experimental.llama_reduce_scatter",
     "input_tensor intermediate_packet_buffer dim cross_device_semaphore subdevice_id cluster_axis mesh_device | "
     "num_links? memory_config? topology? use_noc1_only?",
+    scratch="intermediate_packet_buffer",
 )
 def llama_reduce_scatter(
     input_tensor: Tensor,
@@ -126,6 +130,7 @@ def llama_reduce_scatter(
     "experimental.all_gather_concat",
     "input_tensor:tensor buffer_tensor dim cluster_axis mesh_device multi_device_global_semaphore num_heads:int "
     "memory_config | use_noc1_only? num_links? topology? subdevice_id?",
+    scratch="buffer_tensor",
 )
 def all_gather_concat(
     input_tensor: Tensor,
@@ -153,6 +158,7 @@ _REDUCE = "experimental.all_reduce_create_qkv_heads"
     "input_tensor:tensor buffer_tensor batch_offset:tensor cluster_axis mesh_device multi_device_global_semaphore "
     "num_heads:int | memory_config? topology? num_links? subdevice_id? num_kv_heads:int? slice_size:int? "
     "final_memory_config? dtype? use_noc1_only?",
+    scratch="buffer_tensor",
 )
 def all_reduce_create_qkv_heads(
     input_tensor: Tensor,
@@ -185,6 +191,7 @@ def all_reduce_create_qkv_heads(
     "input_tensor:tensor intermediate_packet_buffer dim cross_device_semaphore subdevice_id cluster_axis mesh_device "
     "topology | num_links? num_heads:int num_kv_heads:int memory_config? qkv_memory_config? use_noc1_only? "
     "use_optimal_ccl_for_llama?",
+    scratch="intermediate_packet_buffer",
 )
 def llama_rs_create_heads(
     input_tensor: Tensor,

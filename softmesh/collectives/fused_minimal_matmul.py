@@ -87,6 +87,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     f"{WORKERS} chunk_width_in_mm_blocks? optional_rs_output_tensor:tensor? fused_ternary_scalar? "
     "addcmul_input_tensor1:tensor? addcmul_input_tensor2:tensor? dtype? mm_progress_counters? mm_window_blocks? "
     "mm_credit_counters?",
+    writes="optional_rs_output_tensor",
 )
 def minimal_matmul_strided_reduce_scatter_async(
     input_tensor: Tensor | list[Tensor],
@@ -144,6 +145,7 @@ _STRIDED = "experimental.strided_all_gather_minimal_matmul_async"
     f"fused_activation? config? memory_config_mm? compute_kernel_config? {WORKERS} read_local_slice_from_input? "
     "fused_ternary_input_a:tensor? fused_ternary_input_b:tensor? fused_ternary_scalar? chunks:int? "
     "mm_signal_aggregator_mode? fuse_swiglu?",
+    receives="persistent_output_buffer",
 )
 def strided_all_gather_minimal_matmul_async(
     input_tensor: Tensor,
@@ -187,6 +189,7 @@ _GATHER = "experimental.all_gather_minimal_matmul_async"
     "dtype? compute_kernel_config? persistent_output_buffer? num_links? cluster_axis? barrier_semaphore? "
     f"force_transpose? {WORKERS} chunks:int? dim:int? fsdp_cluster_axis? fsdp_multi_device_global_semaphore? "
     "persistent_weight_buffer? fsdp_topology? fuse_swiglu? chunk_sizes:ints?",
+    receives="persistent_output_buffer persistent_weight_buffer",
 )
 def all_gather_minimal_matmul_async(
     input_tensor: Tensor,
@@ -226,6 +229,7 @@ def all_gather_minimal_matmul_async(
     "input_tensor0:tensor input_tensor1:tensor intermediate_tensor dim cluster_axis mesh_device topology "
     "multi_device_global_semaphore | num_links? ag_memory_config? mm_memory_config? subdevice_id? program_config? "
     "compute_kernel_config? dtype? global_cb?",
+    scratch="intermediate_tensor",
 )
 def llama_all_gather_matmul_async(
     input_tensor0: Tensor,

@@ -105,7 +105,7 @@ def _register(norm: str, name: str, own: str, more: str) -> tuple[Callable[..., 
 
     whole.__doc__ = f"{norm} of rows that are split along `cluster_axis`, then heads and rotation."
     return (
-        composite(op, _FORM.format(own=own, more=more))(whole),
+        composite(op, _FORM.format(own=own, more=more), receives="persistent_output_buffer")(whole),
         composite(f"{op}_create_stats_buffer", _BUFFER_FORM.format(own=own))(buffer),
     )
 
@@ -142,6 +142,9 @@ def _checked_statistics(rows: Tensor, stats: Tensor | None, config: Any) -> Data
     "input_tensor:tensor program_config cluster_axis mesh_device global_semaphore:semaphores | "
     "persistent_output_tensor? num_links? topology? subdevice_id? dtype? compute_kernel_config? memory_config? "
     "residual_input_tensor:tensor? epsilon? weight:tensor? stats:tensor? use_noc1_only?",
+    receives="persistent_output_tensor",
+    updates="residual_input_tensor",
+    scratch="stats",
 )
 def fused_rms_minimal(
     input_tensor: Tensor,

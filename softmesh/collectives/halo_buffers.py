@@ -18,6 +18,7 @@ from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local
+from softmesh.dispatch.roles import Role
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
@@ -63,6 +64,8 @@ _take_border = Operation(
     "np_topology:topology h_neighbor_semaphore:semaphores barrier_semaphore w_neighbor_semaphore:semaphores "
     "np_pad_dim2:int np_pad2_left:int np_pad2_right:int np_pad2_cluster_axis:int np_pad2_num_links:int | "
     "padding_mode? memory_config? input_pad_h:int? input_pad_w:int? padded_output? border_only?",
+    patches="halo_buffer",
+    writes="padded_output",
 )
 def neighbor_pad_halo(
     input: Tensor,
@@ -162,7 +165,13 @@ def _first_pixels(buffer: Operand, border: Operand) -> Local:
 
 _write_border = Operation(
     Definition(
-        _PAD, Kind.MOVEMENT, _first_pixels, Signature(_PAD, _first_pixels, [], []), moves_bytes, "data", writes=(0,)
+        _PAD,
+        Kind.MOVEMENT,
+        _first_pixels,
+        Signature(_PAD, _first_pixels, [], []),
+        moves_bytes,
+        "data",
+        roles={"buffer": Role.PATCHES},
     )
 )
 
@@ -204,6 +213,7 @@ def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: i
     cost=moves_bytes,
     precision="data",
     controls="memory_config",
+    reads="compact_buffer",
     operation_class=HaloScatter,
 )
 def halo_scatter(
@@ -257,6 +267,6 @@ _scatter_in_place = Operation(
         Signature(_SCATTER, _overwritten_border, [], []),
         moves_bytes,
         "data",
-        writes=(0,),
+        roles={"interior_src": Role.PATCHES, "compact_buffer": Role.READS},
     )
 )

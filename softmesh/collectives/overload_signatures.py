@@ -8,18 +8,19 @@ Python has no such signature (a required name after an optional one), TT-NN's bi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from softmesh.arguments import ArgumentNames, refused
 from softmesh.arguments import Kind as ArgumentKind
-from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_resources, desc
+from softmesh.collectives.argument_checks import HINTS, KIND_OF, KINDS, check_aliases, check_resources, desc
 from softmesh.collectives.collective_operation import collective_definition
 from softmesh.collectives.collective_spec import CollectiveSpec
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.entry_point import Function
 from softmesh.dispatch.operation import Operation, registered
+from softmesh.dispatch.roles import WRITTEN_REMOTELY, Role, take_roles
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import MeshError
 from softmesh.hardware import Topology
@@ -81,6 +82,7 @@ class OverloadSet:
         self.forms = [Overload(text) for text in forms]
         self.names = list(dict.fromkeys(name for form in self.forms for name in form.names))
         self._check = check
+        self.written_remotely: Sequence[str] = ()  # arguments that other devices write into
 
     def arguments(self, args: Sequence[Any], kwargs: Arguments) -> Arguments:
         misfits = []
@@ -118,6 +120,8 @@ class OverloadSet:
                 "mesh."
             )
         check_resources(self.op, given, mesh)
+        received = {name: given[name] for name in self.written_remotely if name in given}
+        check_aliases(self.op, given.get(self.names[0]), received)
 
 
 def _first_operand(given: Arguments) -> Tensor | None:
@@ -198,9 +202,9 @@ def overloaded_collective(
     def register(define: Callable[..., CollectiveSpec]) -> Operation:
         overloads = OverloadSet(name, forms, check)
         signature = OverloadSignature(overloads, define, controls.split(), output)
-        is_persistent = any(argument.startswith("persistent_") for argument in overloads.names)
-        given = {"persistent_output": output is not None and is_persistent, **options}
-        return registered(operation_class(collective_definition(name, kind, define, signature, **given)))
+        definition = collective_definition(name, kind, define, signature, **options)
+        overloads.written_remotely = definition.written_remotely
+        return registered(operation_class(definition))
 
     return register
 
@@ -213,7 +217,9 @@ def definition_of(op: Operation) -> Callable[..., CollectiveSpec]:
 class Composite(Function):
     """A function of named arguments that is called in TT-NN's forms; all that it runs is one program of the chips."""
 
-    def __init__(self, name: str, overloads: OverloadSet, function: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, overloads: OverloadSet, function: Callable[..., Any], roles: Mapping[str, Role]
+    ) -> None:
         def call(*args: Any, **kwargs: Any) -> Any:
             given = overloads.arguments(args, kwargs)
             operand = _first_operand(given)
@@ -228,6 +234,7 @@ class Composite(Function):
         super().__init__(call, name)
         self._overloads = overloads
         self._composed = function
+        self.roles = roles
 
     def call_forms(self) -> list[CallForm]:
         from softmesh.dispatch.call_form import types_of
@@ -244,12 +251,16 @@ class Composite(Function):
 COMPOSITES: dict[str, Function] = {}
 
 
-def composite(name: str, form: str, check: Check | None = None) -> Callable[[Callable[..., Any]], Function]:
-    """Publish a function of named arguments under one of TT-NN's forms."""
+def composite(
+    name: str, form: str, check: Check | None = None, **roles: str
+) -> Callable[[Callable[..., Any]], Function]:
+    """Publish a function of named arguments under one of TT-NN's forms, with the roles of those it does not read."""
     overloads = OverloadSet(name, [form], check)
+    stated = take_roles(dict(roles))
+    overloads.written_remotely = [name for name, role in stated.items() if role in WRITTEN_REMOTELY]
 
     def register(function: Callable[..., Any]) -> Function:
-        made = COMPOSITES[name] = Composite(name, overloads, function)
+        made = COMPOSITES[name] = Composite(name, overloads, function, stated)
         return made
 
     return register

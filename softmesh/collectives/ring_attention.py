@@ -165,6 +165,8 @@ def _joint_tensors(op: str, given: dict[str, Any]) -> list[Tensor | None]:
     f"logical_n logical_l? {_RING} ccl_core_grid_offset use_column_major_ccl? is_causal? is_balanced? is_cross? "
     f"attention_sink? sliding_window_size? circular_kv_cache? persistent_output_buffer_joint_k? "
     f"persistent_output_buffer_joint_v? kv_cache_batch_idx:int? {_CACHED}",
+    receives="persistent_output_buffer_k persistent_output_buffer_v persistent_output_buffer_joint_k "
+    "persistent_output_buffer_joint_v",
 )
 def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """(the result of the device's own queries, that of the joint ones, their largest scores and then their sums).
@@ -181,6 +183,7 @@ def ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tenso
     _EXPERIMENTAL,
     f"{_THREE} {_JOINT_THREE} | persistent_output_buffer_k:tensor persistent_output_buffer_v:tensor joint_strategy "
     f"logical_n {_RING} num_workers_per_link? num_buffers_per_channel?",
+    receives="persistent_output_buffer_k persistent_output_buffer_v",
 )
 def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, Tensor, Tensor]:
     """ring_joint_scaled_dot_product_attention, by other kernels."""
@@ -191,6 +194,7 @@ def exp_ring_joint_scaled_dot_product_attention(**given: Any) -> tuple[Tensor, T
     LATENT,
     "input_tensor_q:tensor input_tensor_kv:tensor | persistent_output_buffer_kv:tensor head_dim_v:int logical_n:int "
     f"{_RING} ccl_core_grid_offset use_column_major_ccl? is_balanced? kv_cache_batch_idx:int? {_CACHED}",
+    receives="persistent_output_buffer_kv",
 )
 def ring_mla(**given: Any) -> tuple[Tensor, Tensor]:
     """(causal latent attention of the device's own queries, the logarithms of its sums)"""
@@ -265,6 +269,7 @@ def _place_in_ring(q: Tensor, size: int) -> Tensor:
     "q:tensor k:tensor weights:tensor k_local:tensor ag_multi_device_global_semaphore:semaphores | cluster_axis "
     "topology num_links? ag_sub_device_id? chunk_start_idx:int? program_config? compute_kernel_config? "
     f"cache_batch_idx:int? kv_len:int? {_NOT_INDEXED}",
+    receives="k",
 )
 def ring_indexer_score_dsa(**given: Any) -> Tensor:
     """indexer_score_dsa over keys that are gathered into `k` along their positions, for queries split alike."""

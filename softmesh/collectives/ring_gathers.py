@@ -72,6 +72,7 @@ _others_gathered = Operation(
             [],
             "output_tensor",
         ),
+        patches="output_tensor",
         **leaving_some_everywhere(),
     )
 )
@@ -81,6 +82,7 @@ _others_gathered = Operation(
     _NAME,
     "input_tensor:tensors persistent_output_buffer:tensors dim | multi_device_global_semaphore num_links? cluster_axis "
     "mesh_device memory_config? topology subdevice_id?",
+    receives="persistent_output_buffer",
 )
 def ring_attention_all_gather_async(
     input_tensor: list[Tensor],

@@ -15,10 +15,10 @@ from softmesh.collectives.torch_expressions import picked
 from softmesh.collectives.ttnn_collectives import checked_axis, why_alone
 from softmesh.collectives.undefined_results import poison, writing_one_device
 from softmesh.dispatch.call_cache import Call
-from softmesh.dispatch.definition import Marking
+from softmesh.dispatch.definition import Definition, Marking
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
-from softmesh.dispatch.signature import BoundCall, Signature
+from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -63,13 +63,13 @@ def position_of(dist: Distribution, coord: MeshCoordinate) -> int | None:
     return coords.index(coord) if coord in coords else None
 
 
-def _reading_the_sender(op: str, signature: Signature, call: BoundCall) -> Marking | None:
+def _reading_the_sender(op: Definition, call: BoundCall) -> Marking | None:
     """Of other devices it reads the sender alone; groups without it keep what they have, undefined or not."""
     arguments, tensor = call.named, call.tensors[0]
     sender, axis = arguments["sender_coord"], arguments["cluster_axis"]
     if not isinstance(sender, MeshCoordinate):
         return None  # about to be refused
-    warn_if_undefined(tensor, op, frozenset([sender]))
+    warn_if_undefined(tensor, op.name, frozenset([sender]))
     undefined = undefined_in(tensor)
     if undefined is None or axis is None:
         return None
@@ -175,6 +175,8 @@ class _PointToPoint(Operation):
     operation_class=_PointToPoint,
     controls="",
     output="output_tensor",
+    patches="output_tensor",
+    scratch="intermediate_tensor",
     **writing_one_device("receiver_coord", sender="sender_coord"),
 )
 def point_to_point(
@@ -268,6 +270,8 @@ def _outputs(arguments: Arguments) -> list[Any] | None:
     kind=Kind.REDUCE,
     controls="",
     output=_outputs,
+    patches="output_tensor_l output_tensor_s output_tensor_m",
+    scratch="intermediate_tensor",
     precision="float32",
     **writing_one_device("root_coord"),
     results="list[Tensor]",

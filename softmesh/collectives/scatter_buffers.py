@@ -208,6 +208,7 @@ def _direct_output(given: Arguments) -> Any:
     "input_tensor dim | cluster_axis? num_links? memory_config? persistent_buffers? subdevice_id? sub_core_grid?",
     kind=Kind.REDUCE_SCATTER,
     output=_direct_output,
+    receives="persistent_buffers",
     precision="native",
     check=_check_direct,
 )

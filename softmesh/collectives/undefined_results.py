@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.dispatch.definition import Marking
-from softmesh.dispatch.signature import BoundCall, Signature
+from softmesh.dispatch.definition import Definition, Marking
+from softmesh.dispatch.signature import BoundCall
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts
@@ -47,10 +47,10 @@ def _leaving(
     makes itself is zeros first.
     """
 
-    def rule(op: str, signature: Signature, call: BoundCall) -> Marking:
+    def rule(op: Definition, call: BoundCall) -> Marking:
         arguments, given = call.named, call.targets
-        for tensor in call.tensors[: len(call.tensors) - len(given)]:  # the outputs come last
-            check_read(op, tensor, arguments)
+        for tensor in op.read(call):
+            check_read(op.name, tensor, arguments)
         before = [undefined_in(tensor) for tensor in given]
         find = unwritten(arguments)
 
@@ -63,7 +63,7 @@ def _leaving(
                 site = user_call_site()
                 for result, coords in zip(made, left, strict=True):
                     if coords:
-                        result.storage.undefined = Undefined(op, site, coords, in_rows)
+                        result.storage.undefined = Undefined(op.name, site, coords, in_rows)
 
         return tell
 
@@ -146,11 +146,11 @@ def note_written(is_written: torch.Tensor, lead: int) -> None:
         noted.append((~is_written).flatten(lead).any(-1).flatten().tolist())
 
 
-def _picked(op: str, signature: Signature, call: BoundCall) -> None:
-    for tensor in call.tensors:
+def _picked(op: Definition, call: BoundCall) -> None:
+    for tensor in op.read(call):
         undefined = tensor.storage.undefined
         if undefined is not None and not undefined.in_rows:
-            warn_if_undefined(tensor, op)
+            warn_if_undefined(tensor, op.name)
 
 
 PICKING_ROWS: dict[str, Any] = {"reads_other_devices": False, "undefined": _picked}

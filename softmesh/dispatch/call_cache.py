@@ -396,7 +396,7 @@ def tell(
         lambda: _arguments(definition.signature, values()),
         lambda: cost([t.spec for t in tensors], [t.spec for t in made]),
     )
-    command.call = call
+    command.call, command.written_remotely = call, definition.written_remotely
     commands.tell(command)
     if is_over_host:
         commands.emit("to_device", Kind.HOST_WRITE, (), made, coords=coords, queue=queue)

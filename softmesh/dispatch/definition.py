@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
 from softmesh.dispatch.plan import CostRule, Plan
+from softmesh.dispatch.roles import READ, WRITTEN, WRITTEN_REMOTELY, Role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.kinds import Kind
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import mark, propagated, warn_if_undefined
+from softmesh.tensor.undefined import Undefined, chosen, hidden_in, joined, mark, undefined_in, warn_if_undefined
 
 # What a call means for pieces of tensors that nobody wrote. A rule is asked before the call: it warns, and what it
 # returns marks the results afterwards.
 
 
 Marking = Callable[[list[Tensor]], None]
-UndefinedRule = Callable[[str, Signature, BoundCall], Marking | None]
 
 
-def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | None:
-    """Each device reads its own piece: what is undefined in it comes to its result."""
-    undefined = propagated(op, operands_read(signature, call))
+class UndefinedRule(Protocol):
+    def __call__(self, op: Definition, call: BoundCall, /) -> Marking | None: ...
+
+
+def _marking(undefined: Undefined | None) -> Marking | None:
     if undefined is None:
         return None
 
@@ -37,32 +39,26 @@ def carried_over(op: str, signature: Signature, call: BoundCall) -> Marking | No
     return tell
 
 
-def warned_about(op: str, signature: Signature, call: BoundCall) -> None:
+def carried_over(op: Definition, call: BoundCall) -> Marking | None:
+    """Each device reads its own piece: what is undefined in it comes to its result.
+
+    A comparison makes a yes or no of a NaN, so that the result does not show it.
+    """
+    mark_of = hidden_in if op.kind is Kind.COMPARISON else undefined_in
+    return _marking(joined(map(mark_of, op.read(call))))
+
+
+def selected(op: Definition, call: BoundCall) -> Marking | None:
+    """As `carried_over`, of an op whose first operand selects from the others, perhaps what was written of them."""
+    first, *others = op.read(call)
+    return _marking(chosen(hidden_in(first), joined(map(undefined_in, others))))
+
+
+def warned_about(op: Definition, call: BoundCall) -> None:
     """Devices read each other's pieces."""
-    for tensor in operands_read(signature, call):
-        warn_if_undefined(tensor, op)
+    for tensor in op.read(call):
+        warn_if_undefined(tensor, op.name)
 
-
-# Arguments that an op writes to, or uses for what it likes: what they hold before does not count.
-_SCRATCH = ("buffer", "scratch", "persistent", "intermediate", "stats", "output", "workspace", "staging")
-
-
-def operands_read(signature: Signature, call: BoundCall) -> list[Tensor]:
-    """The operands that a call reads, of those that not all was written to yet."""
-    marks = [tensor.storage.undefined for tensor in call.tensors]
-    if not any(mark is not None and mark.ends_with_a_write for mark in marks):
-        return call.tensors
-    given = ((signature.names[at], listed(call.values[at])) for at in signature.operand_at)
-    return [
-        tensor
-        for name, items in given
-        if not any(word in name for word in _SCRATCH)
-        for tensor in items
-        if isinstance(tensor, Tensor)
-    ]
-
-
-_IN_PLACE = ("input", "tensor", "running")  # how an operand is named that is changed, and not only written to
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -83,7 +79,8 @@ class Definition:
     needs_tile: bool = False
     floats_only: bool = False
     on_host: bool = False
-    writes: tuple[int, ...] = ()  # the operands that the computation changes in place
+    roles: Mapping[str, Role] = field(default_factory=dict)  # of arguments; those that are not here are read
+    ignores: Callable[[Mapping[str, Any]], Collection[str]] | None = None  # what such a call does not read
     # What few ops do otherwise than most:
     planner: Callable[[Definition, BoundCall], CallPlanner] | None = None
     rearrange: Callable[[Signature, tuple[Any, ...], dict[str, Any]], Arguments] | None = None
@@ -97,9 +94,7 @@ class Definition:
     reads_other_devices: bool = False
     undefined: UndefinedRule = carried_over
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
-    writes_all: bool = False  # of what it writes to, it leaves nothing as it was
     is_part: bool = False  # of another op's program: it compiles none of its own
-    persistent_output: bool = False  # what it is given to write into is a buffer that serves call after call
     factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
     same_as: str = ""  # the op that computes the same, where this is another form of it
     places: str = ""  # the arguments that say where it writes, as Python numbers
@@ -118,16 +113,47 @@ class Definition:
     forms: tuple[str, ...] = ()  # other ways to call it, which `rearrange` turns into its own
     provided: tuple[str, ...] = ()  # arguments that `rearrange` adds, and no caller gives
 
+    # What follows from the roles:
+    writes: tuple[int, ...] = field(init=False)  # the operands that the computation writes to in place
+    persistent_output: bool = field(init=False)  # it is given a buffer that serves call after call
+
+    written_remotely: tuple[str, ...] = field(init=False)  # arguments that other devices write when they get there
+
+    def __post_init__(self) -> None:
+        signature = self.signature
+        unknown = [name for name in self.roles if name not in signature.places and name != signature.output_name]
+        if unknown:
+            raise AssertionError(f"{self.name} states a role of {', '.join(unknown)}, which it does not take")
+        has_outputs = signature.output_at is not None  # which are written as a result is
+        written = {Role.UPDATES} if has_outputs else WRITTEN
+        of_operands = [self.role(name) for name in signature.operand_names]
+        object.__setattr__(self, "writes", tuple(at for at, role in enumerate(of_operands) if role in written))
+        remote = [name for name, role in self.roles.items() if role in WRITTEN_REMOTELY and self.reads_other_devices]
+        object.__setattr__(self, "written_remotely", tuple(remote))
+        object.__setattr__(self, "persistent_output", Role.RECEIVES in self.roles.values())
+
+    def role(self, argument: str) -> Role:
+        return self.roles.get(argument, Role.READS)
+
     @property
     def changes_in_place(self) -> bool:
-        """Whether it reads what it writes to: `add_` does, an update of a cache writes some of it."""
-        names = [self.signature.names[self.signature.operand_at[at]] for at in self.writes]
-        return any(name.startswith(_IN_PLACE) for name in names)
+        """True if it reads what it writes to: `add_` does, a write into a cache does not."""
+        return Role.UPDATES in self.roles.values()
+
+    def read(self, call: BoundCall) -> list[Tensor]:
+        """The tensors among the operands that a call reads."""
+        ignored = () if self.ignores is None else self.ignores(call.named)
+        return [
+            item
+            for name, at in zip(self.signature.operand_names, self.signature.operand_at, strict=True)
+            if self.role(name) in READ and name not in ignored
+            for item in listed(call.values[at])
+            if isinstance(item, Tensor)
+        ]
 
     def unwritten(self, call: BoundCall) -> list[Tensor]:
         """The operands that a call reads, of which nothing was written yet."""
-        read = operands_read(self.signature, call)
-        return [t for t in read if t.storage.undefined is not None and t.storage.undefined.is_unwritten]
+        return [t for t in self.read(call) if t.storage.undefined is not None and t.storage.undefined.is_unwritten]
 
     def marking(self, call: BoundCall) -> Marking | None:
-        return self.undefined(self.name, self.signature, call)
+        return self.undefined(self, call)

@@ -34,6 +34,7 @@ from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
 from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
 from softmesh.dispatch.refusal import CallRefused, refused_call
+from softmesh.dispatch.roles import Role, take_roles, with_role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
 from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
@@ -465,7 +466,6 @@ def operation(
     controls: str = "memory_config dtype output_tensor queue_id",
     tuning: str = "",
     positional: str = "",
-    writes: str = "",
     aliases: Sequence[str] = (),
     argument_aliases: Mapping[str, str] | None = None,
     operation_class: Callable[[Definition], Operation] = Operation,
@@ -473,17 +473,20 @@ def operation(
 ) -> Callable[[Define], Operation]:
     """Register the op that the decorated function defines, under its own name or `name`.
 
-    `writes` names the operands that it changes in place: the first ones, for which no number may stand.
+    The role of an argument that is not read is stated by `writes="output_tensor"`, `patches="cache"`, `updates=...`
+    and so on (see dispatch.roles). No number may stand for an operand that is written in place.
     `argument_aliases` has for each other name of an argument the one that the definition knows.
     """
+
+    roles = take_roles(options)
 
     def register(define: Define) -> Operation:
         known_as = name or define.__name__
         signature = Signature(known_as, define, controls.split(), tuning.split(), positional.split())
-        written = tuple(signature.operand_names.index(operand) for operand in writes.split())
         if argument_aliases:
             signature = signature.spelled(argument_aliases)
-        made = operation_class(Definition(known_as, kind, define, signature, cost, writes=written, **options))
+        stated = with_role(roles, signature.output_name, Role.WRITES)
+        made = operation_class(Definition(known_as, kind, define, signature, cost, roles=stated, **options))
         return registered(made, aliases)
 
     return register

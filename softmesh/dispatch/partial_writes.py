@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from softmesh import value_free
-from softmesh.dispatch.definition import Definition, operands_read
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.roles import Role
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshError
 from softmesh.placement.pieces import pieces_at
@@ -49,18 +50,22 @@ class CallOnParts:
         self.reads: dict[int, WrittenPart] = {}
         self.masks: dict[int, WrittenPart] = {}
         self._marks: dict[int, Undefined] = {}
-        in_place, read = definition.changes_in_place, operands_read(definition.signature, bound)
+        in_place, read = definition.changes_in_place, definition.read(bound)
         for at, tensor in zip(self._at, bound.tensors, strict=True):
             undefined = tensor.storage.undefined
             if undefined is None or tensor.shard_positions is not None:
                 continue
             if at in definition.writes and not in_place:
-                if not definition.writes_all:
+                if not self._writes_all(at):
                     self._note_target(at, tensor, undefined)
             elif any(tensor is one for one in read):
                 self._note_operand(at, tensor, undefined)
         # What an op in place will have written over by then.
         self._garbled = self._with_garbage() if self.reads else []
+
+    def _writes_all(self, at: int) -> bool:
+        """True if nothing of the operand is left as it was."""
+        return self._definition.role(self._definition.signature.operand_names[at]) is Role.WRITES
 
     def _with_garbage(self) -> list[list[Any]]:
         """Of each kind."""

@@ -56,6 +56,7 @@ class Command:
     blocking: bool = False  # the host waited until it, and all before it on its queue, were done
     sends: tuple[object, ...] = ()  # channels that it puts a message into
     receives: tuple[object, ...] = ()  # channels that it takes a message from
+    written_remotely: tuple[str, ...] = ()  # the arguments that other devices write into
     call: object | None = None  # the compiled call that made it: all of its commands are alike, but for their tensors
     has_extra_fields: bool = False  # whether any of these was given: an op has inputs and outputs only
 

@@ -5,8 +5,8 @@ A mark lies with the storage, and goes along with what each device makes of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from softmesh.callsite import CallSite, user_call_site
@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
 LEAVING_LISTENERS: list[Callable[[Tensor], None]] = []  # called with each tensor whose values leave its devices
 _SHOWN = 4
-_CHOOSING = ("where",)  # of what it reads it takes a part, and that may be the part that was written
-# Ops that make a yes or no of a NaN, so that it cannot be seen in what they make.
-_DECIDING = frozenset(
-    {
-        *("eq", "ne", "gt", "ge", "lt", "le", "eqz", "nez", "gtz", "gez", "ltz", "lez", "isclose", "signbit"),
-        *("isnan", "isinf", "isfinite", "isposinf", "isneginf"),
-        *("logical_and", "logical_or", "logical_xor", "logical_not"),
-    }
-)
-_SHAPE_ONLY = ("_like", ".fill")  # zeros_like and its kin look at no value
 
 
 class Overwriting(NamedTuple):
@@ -86,30 +76,24 @@ def undefined_in(tensor: Tensor) -> Undefined | None:
     return undefined.within(devices_of(tensor.view_distribution()))
 
 
-def propagated(op: str, operands: Sequence[Tensor]) -> Undefined | None:
-    """The mark of what an op makes of these where every device reads its own piece."""
-    if f".{op}".endswith(_SHAPE_ONLY):
-        return None
-    if op in _CHOOSING:
-        return _chosen(_decided(operands[0]), propagated("", operands[1:]))
-    found: Undefined | None = None
-    for operand in operands:
-        found = _joined(found, _decided(operand) if op in _DECIDING else undefined_in(operand))
-    return found
-
-
-def _chosen(condition: Undefined | None, values: Undefined | None) -> Undefined | None:
+def chosen(condition: Undefined | None, values: Undefined | None) -> Undefined | None:
+    """The mark of what a condition selects from values; that may be the part of them that was written."""
     if condition is None:
         return values and values._replace(in_rows=True)
-    joined = condition if values is None else condition._replace(coords=condition.coords | values.coords)
-    return joined._replace(in_rows=condition.in_rows and (values is None or values.in_rows))
+    both = condition if values is None else condition._replace(coords=condition.coords | values.coords)
+    return both._replace(in_rows=condition.in_rows and (values is None or values.in_rows))
 
 
-def _decided(operand: Tensor) -> Undefined | None:
-    """The mark of what is decided by its values: where a NaN stands now, none will."""
-    undefined = undefined_in(operand)
-    left = undefined and undefined.within(frozenset(_still_undefined(operand, undefined)))
+def hidden_in(tensor: Tensor) -> Undefined | None:
+    """The mark of what is decided by the values of the tensor: where a NaN stands now, none will."""
+    undefined = undefined_in(tensor)
+    left = undefined and undefined.within(frozenset(_still_undefined(tensor, undefined)))
     return left and left._replace(is_hidden=True)
+
+
+def joined(marks: Iterable[Undefined | None]) -> Undefined | None:
+    """The mark of what is made of tensors with these marks, where every device reads its own piece."""
+    return reduce(_joined, marks, None)
 
 
 def _joined(a: Undefined | None, b: Undefined | None) -> Undefined | None:

@@ -64,6 +64,7 @@ def _check_dim(op: str, name: str, dim: int | None) -> int:
     "memory_config? subdevice_id? output_concat_dim?",
     kind=Kind.ALL_TO_ALL,
     output="output_tensors",
+    patches="output_tensors",
     **writing_rows(),
     results="list[Tensor]",
     present=note_routing,
@@ -140,6 +141,7 @@ def _dispatched(
     "subdevice_id? memory_config? output_tensor? num_links? topology?",
     kind=Kind.ALL_TO_ALL,
     output="output_tensor",
+    patches="output_tensor",
     **writing_rows(picks=True, on_zeros=True),
     present=warn_of_other_routing,
 )
@@ -230,6 +232,7 @@ _OP = "experimental.all_to_all_dispatch_metadata"
     kind=Kind.ALL_TO_ALL,
     controls="",
     output="output_tensors",
+    patches="output_tensors",
     **writing_rows(),
     results="list[Tensor]",
 )

@@ -34,6 +34,7 @@ _products = unlisted_collective(OP, Kind.PRODUCT, expert_products, **PICKING_ROW
     "output_height_shard_dim:int intermediate_size:int has_bias? cluster_axis? topology? num_links? "
     "mux_core_range_set? output_memory_config? optional_output_tensor? optional_cross_device_semaphore? "
     "activation_type? compute_only? num_shared_experts_per_device? activation_limit? math_fidelity? fp32_dest_acc_en?",
+    writes="optional_output_tensor",
 )
 def moe_compute(
     tilize_input_tensor: Tensor,

@@ -88,6 +88,7 @@ def _remap_outputs(arguments: dict[str, object]) -> list[object] | None:
     "optional_output_reduced_tensor? reduction_size?",
     kind=Kind.ROUTING,
     output=_remap_outputs,
+    writes="optional_output_mapping_tensor optional_output_reduced_tensor",
     present=warn_of_other_routing,
     **NOTHING_IS_SENT,
     results="list[Tensor]",

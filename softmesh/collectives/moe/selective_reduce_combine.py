@@ -40,6 +40,7 @@ class _Sizes(NamedTuple):
     "optional_cross_device_semaphore?",
     kind=Kind.ALL_TO_ALL,
     output="output_tensor",
+    patches="output_tensor",
     **writing_rows(picks=True),
 )
 def selective_reduce_combine(

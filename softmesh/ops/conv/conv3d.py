@@ -118,7 +118,7 @@ def _rule(at: rules.Situation) -> rules.Placement:
     return found.pop() if len(found) == 1 else rules.LOCAL
 
 
-@operation(_OP, kind=Kind.CONVOLUTION, controls="memory_config", tuning="compute_kernel_config")
+@operation(_OP, kind=Kind.CONVOLUTION, controls="memory_config", tuning="compute_kernel_config", reads="halo_buffer")
 def _conv3d(
     *,
     input_tensor: Operand,

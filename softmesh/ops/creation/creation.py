@@ -13,11 +13,11 @@ import torch
 
 from softmesh.arguments import checked, checked_function, checked_int, checked_shape, described, refused
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Marking
+from softmesh.dispatch.definition import Definition, Marking
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.dispatch.signature import BoundCall, Signature
+from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.kinds import Kind
@@ -251,6 +251,7 @@ _LIKE: dict[str, Any] = {
     "precision": "data",
     "on_host": True,
     "controls": "dtype memory_config optional_tensor",
+    "unread": "tensor",
 }
 
 
@@ -287,10 +288,10 @@ def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
 
-def _leave_unwritten(op: str, signature: Signature, call: BoundCall) -> Marking:
+def _leave_unwritten(op: Definition, call: BoundCall) -> Marking:
     def tell(made: list[Tensor]) -> None:
         for result in made:
-            mark_unwritten(result, op)
+            mark_unwritten(result, op.name)
 
     return tell
 
@@ -314,6 +315,7 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     precision="data",
     controls="dtype memory_config",
     positional="dtype layout memory_config",
+    unread="input",
 )
 def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     return _filled(input, layout)
@@ -325,7 +327,13 @@ def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None 
 _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
-@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(
+    kind=Kind.CREATION,
+    **_OPTIONS,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    unread="input_tensor",
+)
 def fill(input_tensor: Operand, fill_value: Value) -> Local:
     """`fill_value` in the shape, dtype and split of the tensor."""
     return _filled(input_tensor, None)
@@ -350,7 +358,7 @@ def _check_four(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: any {list(operand.shape)} must have 4 dims; its values do not matter.")
 
 
-@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config", unread="any")
 def fill_rm(
     N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand, val_hi: Value, val_lo: Value
 ) -> Local:
@@ -359,7 +367,7 @@ def fill_rm(
     return _corner("fill_rm", (N, C, H, W), (hOnes, wOnes))
 
 
-@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config", unread="any")
 def fill_ones_rm(N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand) -> Local:
     """As `fill_rm`, with 1 and 0."""
     _check_four("fill_ones_rm", any)

@@ -124,7 +124,7 @@ def interleaved_to_sharded_partial(
     **_OPTIONS,
     controls="memory_config",
     tuning="output_dtype",
-    writes="cache_tensor",
+    patches="cache_tensor",
 )
 def sharded_to_interleaved_partial(
     input_tensor: Operand, cache_tensor: Operand, num_slices: int, slice_index: int

@@ -203,7 +203,7 @@ def _window(op: str, shape: Sequence[int], *bounds: Sequence[int]) -> tuple[slic
     cost=moves_bytes,
     precision="data",
     controls="",
-    writes="output_tensor",
+    patches="output_tensor",
     places="start",
 )
 def slice_write(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.definition import Definition, selected
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
@@ -316,6 +316,7 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
     controls=_WITHOUT_DTYPE,
     tuning="sub_core_grids",
     program_key=elementwise_program,
+    undefined=selected,
 )
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""

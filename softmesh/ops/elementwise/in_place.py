@@ -13,6 +13,7 @@ from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import Operation, operation
 from softmesh.dispatch.plan import Local, check_broadcast
+from softmesh.dispatch.roles import Role
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import Activation
@@ -76,7 +77,8 @@ def written_over(op: Operation) -> Operation:
         wide = replace(local, compute=lambda *operands: local.compute(*map(_widened, operands)))
         return replace(overwriting(wide, target), dtypes=None)
 
-    return Operation(replace(plain, define=define, precision="data", writes=(0,)))
+    roles = {**plain.roles, plain.signature.operand_names[0]: Role.UPDATES}
+    return Operation(replace(plain, define=define, precision="data", roles=roles))
 
 
 def _widened(operand: Any) -> Any:
@@ -133,9 +135,9 @@ def _register(name: str, entry: Binary) -> None:
     define.__doc__ = f"{name} of both, written into the first; returns it."
     written = "input_tensor_a" if is_by_tensor else "input_a"
     cost = flops_per_element(entry.steps)
-    operation(op, kind=entry.kind, same_as=name, cost=cost, writes=written, aliases=_ALIASES.get(name, ()), **_OPTIONS)(
-        define
-    )
+    operation(
+        op, kind=entry.kind, same_as=name, cost=cost, updates=written, aliases=_ALIASES.get(name, ()), **_OPTIONS
+    )(define)
 
 
 for _name, _entry in IN_PLACE.items():
@@ -148,7 +150,7 @@ for _name, _entry in IN_PLACE.items():
     same_as="logical_not",
     controls="memory_config",
     precision="data",
-    writes="input_tensor",
+    updates="input_tensor",
 )
 def logical_not(input_tensor: Operand) -> Local:
     """1 where it was 0, else 0."""

@@ -117,7 +117,13 @@ def embedding(
 # -- the gradient of the table ----------------------------------------------------------------------
 
 
-@operation(kind=Kind.LOOKUP, cost=moves_bytes, controls="dtype memory_config output_tensor")
+@operation(
+    kind=Kind.LOOKUP,
+    cost=moves_bytes,
+    controls="dtype memory_config output_tensor",
+    reads="output_gradient_tensor",
+    unread="weight_tensor",
+)
 def embedding_bw(input_tensor: Operand, weight_tensor: Operand, output_gradient_tensor: Operand) -> Local:
     """[1, 1, rows, width]: for each row of the table the sum of the gradients of the tokens that picked it."""
     rows, width = weight_tensor.shape[-2:]

@@ -214,14 +214,14 @@ def _check_within(op: str, argument: str, first: int, count: int, extent: int, w
         raise MeshError(f"{op}: {several} not lie within the {extent} {what} of the cache on each device.")
 
 
-@operation(**_OPTIONS, writes="cache_tensor", places="batch_idx update_idx")
+@operation(**_OPTIONS, patches="cache_tensor", places="batch_idx update_idx")
 def fill_cache(cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache."""
     _check_int("fill_cache", batch_idx=batch_idx, update_idx=update_idx)
     return _filling("fill_cache", "batch_idx", cache_tensor, input_tensor)
 
 
-@operation("kv_cache.fill_cache_for_user_", **_OPTIONS, writes="cache", places="batch_index update_idx")
+@operation("kv_cache.fill_cache_for_user_", **_OPTIONS, patches="cache", places="batch_index update_idx")
 def fill_cache_for_user_(cache: Operand, input: Operand, batch_index: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_index, :, update_idx : update_idx + s]; returns the cache."""
     op = "kv_cache.fill_cache_for_user_"
@@ -248,7 +248,7 @@ def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
     return Local(compute, writing_rule(alike, ()))
 
 
-@operation(**_OPTIONS, tuning="compute_kernel_config", writes="cache", places="update_idx")
+@operation(**_OPTIONS, tuning="compute_kernel_config", patches="cache", places="update_idx")
 def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_offset: int = 0) -> Local:
     """Write one token of each user, [1, heads, users, width], at cache[:, :, update_idx]; returns the cache.
 
@@ -264,7 +264,7 @@ def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_off
     **_OPTIONS,
     tuning="compute_kernel_config",
     positional="batch_offset compute_kernel_config",
-    writes="cache",
+    patches="cache",
     places="update_index",
 )
 def update_cache_for_token_(cache: Operand, input: Operand, update_index: Value, *, batch_offset: int = 0) -> Local:
@@ -297,7 +297,7 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
     kind=Kind.CACHE,
     **OPTIONS | {"tuning": "sub_core_grids"},
     positional="sub_core_grids skip_negative_entries",
-    writes="input_tensor",
+    updates="input_tensor",
 )
 def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> Local:
     """Add 1 in place, to positions most often; with `skip_negative_entries` those of users who pause stay."""

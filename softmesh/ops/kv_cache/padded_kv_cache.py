@@ -63,7 +63,7 @@ def global_rows(
     _UPDATE,
     kind=Kind.CACHE,
     **_PLAIN,
-    writes="cache",
+    patches="cache",
     positional="slot_idx layer_idx num_layers kv_actual_global cluster_axis valid_global tp_axis rope scales",
     **_on_axis(
         2,
@@ -123,7 +123,7 @@ def update_padded_kv_cache(
     _ZERO,
     kind=Kind.CACHE,
     **_PLAIN,
-    writes="cache",
+    patches="cache",
     positional="slot_idx layer_idx num_layers valid_global chunk_size_global cluster_axis pad_align",
     **_on_axis(
         1,

@@ -50,7 +50,7 @@ _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the
 
 
 @operation(
-    _UPDATE, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_update, places="update_idxs"
+    _UPDATE, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, patches="cache_tensor", check=note_update, places="update_idxs"
 )
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
@@ -102,7 +102,7 @@ def paged_update_cache(
     _FUSED,
     kind=Kind.CACHE,
     **ON_CHOSEN_DEVICES,
-    writes="cache_tensor1 cache_tensor2",
+    patches="cache_tensor1 cache_tensor2",
     check=note_update,
     places="update_idxs",
 )
@@ -340,7 +340,7 @@ _rows_on_pages = MemoizeLast(_all_rows)
 _FILL = "experimental.paged_fill_cache"
 
 
-@operation(_FILL, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, writes="cache_tensor", check=note_fill, places="batch_idx")
+@operation(_FILL, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, patches="cache_tensor", check=note_fill, places="batch_idx")
 def paged_fill_cache(
     cache_tensor: Operand,
     input_tensor: Operand,

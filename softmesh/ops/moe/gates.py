@@ -231,7 +231,6 @@ def _write(target: torch.Tensor, values: torch.Tensor, rank: int) -> None:
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
-    writes_all=True,
 )
 def deepseek_moe_gate(
     input_tensor: Operand,
@@ -262,7 +261,6 @@ def deepseek_moe_gate(
     controls="",
     precision="data",
     writes="output_tensor output_indices_tensor",
-    writes_all=True,
 )
 def generalized_moe_gate(
     input_tensor: Operand,

@@ -156,7 +156,7 @@ def extract(
     return Local(compute, rules.opaque)
 
 
-@operation(_INSERT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="", writes="global_tensor")
+@operation(_INSERT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="", patches="global_tensor")
 def insert(
     global_tensor: Operand,
     local_tensor: Operand,
@@ -200,7 +200,9 @@ _UNIFIED = "experimental.deepseek_prefill.unified_routed_expert_moe"
 _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_device)"
 
 
-@operation(_REDUCE, kind=Kind.MOVEMENT, cost=flops_per_element(2), controls="output_memory_config")
+@operation(
+    _REDUCE, kind=Kind.MOVEMENT, cost=flops_per_element(2), controls="output_memory_config", reads="combine_output"
+)
 def post_combine_reduce(
     combine_output: Operand,
     weights: Operand,

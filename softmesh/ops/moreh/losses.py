@@ -86,6 +86,8 @@ _BACKWARD: dict[str, Any] = {
     "controls": "memory_config",
     "rearrange": _with_classes,
     "provided": ("classes",),
+    "reads": "output_grad_tensor",
+    "writes": "input_grad_tensor",
     "present": delivered_alone("input_grad_tensor"),
 }
 

@@ -34,6 +34,7 @@ def _normalized(x: torch.Tensor, dims: list[int], eps: float) -> tuple[torch.Ten
     tuning="output mean rstd compute_kernel_config",
     floats_only=True,
     results="list[Tensor | None]",
+    writes=" ".join(_STATISTICS),
     present=delivered(*_STATISTICS, only_given=("mean", "rstd")),
 )
 def moreh_layer_norm(
@@ -81,6 +82,8 @@ def _slopes(
     tuning="input_grad gamma_grad beta_grad compute_kernel_config",
     floats_only=True,
     results="list[Tensor | None]",
+    reads="output_grad",
+    writes=" ".join(_GRADIENTS),
     present=delivered(*_GRADIENTS, only_given=("gamma_grad", "beta_grad")),
 )
 def moreh_layer_norm_backward(
@@ -136,6 +139,7 @@ def _group_options(names: tuple[str, ...], controls: str) -> dict[str, Any]:
         "tuning": f"are_required_outputs {' '.join(names)} {configs} compute_kernel_config",
         "floats_only": True,
         "results": "list[Tensor | None]",
+        "writes": " ".join(names),
         "present": _asked((True, False, False), names),
     }
 
@@ -162,7 +166,7 @@ def moreh_group_norm(
     return Local(on_each_device(one, input, gamma, beta), rules.opaque)
 
 
-@operation(kind=Kind.NORM, **_group_options(_GRADIENTS, ""))
+@operation(kind=Kind.NORM, **_group_options(_GRADIENTS, ""), reads="output_grad")
 def moreh_group_norm_backward(
     output_grad: Operand,
     input: Operand,

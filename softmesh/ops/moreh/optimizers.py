@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,8 @@ _STEP: dict[str, Any] = {
     "tuning": f"{_ADAM_OUT} compute_kernel_config",
     "floats_only": True,
     "results": "list[Tensor | None]",
+    "writes": _ADAM_OUT,
+    "ignores": lambda given: () if given["amsgrad"] else ("max_exp_avg_sq_in",),
     "program_key": scalar_free_program_of_shapes,
 }
 
@@ -127,6 +129,11 @@ def _given_momentum(op: str, results: list[Any], given: dict[str, Any]) -> list[
     return made or [*delivered("param_out")(op, results, given), None]
 
 
+def _unread_momentum(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The first step makes the momentum, and reads none."""
+    return () if given["momentum"] and given["momentum_initialized"] else ("momentum_buffer_in",)
+
+
 @operation(
     kind=Kind.OPTIMIZER,
     cost=flops_per_element(8),
@@ -135,6 +142,9 @@ def _given_momentum(op: str, results: list[Any], given: dict[str, Any]) -> list[
     "compute_kernel_config",
     positional="param_out momentum_buffer_out lr momentum dampening weight_decay nesterov",
     floats_only=True,
+    reads="momentum_buffer_in",
+    writes="param_out momentum_buffer_out",
+    ignores=_unread_momentum,
     results="list[Tensor | None]",
     present=_given_momentum,
     program_key=scalar_free_program_of_shapes,

@@ -91,6 +91,8 @@ def _backward(into: tuple[str, ...], **options: Any) -> Any:
         tuning=" ".join((*into, _CONFIGURED, configs)),
         floats_only=True,
         results="list[Tensor | None]",
+        reads="output_grad",
+        writes=" ".join(into),
         present=delivered(*into, **options),
     )
 
@@ -140,6 +142,9 @@ def _linear_gradients(op: str, results: list[Any], given: dict[str, Any]) -> lis
     "bias_grad_memory_config compute_kernel_config",
     floats_only=True,
     results="list[Tensor | None]",
+    reads="output_grad",
+    unread="bias",
+    writes="input_grad weight_grad bias_grad",
     present=_linear_gradients,
 )
 def moreh_linear_backward(

@@ -36,6 +36,7 @@ _gradient = partial(
     cost=flops_per_element(1),
     controls="memory_config",
     tuning="input_grad compute_kernel_config",
+    writes="input_grad",
     present=delivered_alone("input_grad"),
 )
 
@@ -95,7 +96,13 @@ def _with_shape(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, A
     }
 
 
-@_gradient(tuning="input input_grad compute_kernel_config", rearrange=_with_shape, provided=("input_grad_shape",))
+@_gradient(
+    tuning="input input_grad compute_kernel_config",
+    reads="output_grad",
+    unread="input",
+    rearrange=_with_shape,
+    provided=("input_grad_shape",),
+)
 def moreh_sum_backward(
     output_grad: Operand, *, dim: Dims = None, keepdim: bool = False, input_grad_shape: Sequence[int] = ()
 ) -> Local:
@@ -103,7 +110,7 @@ def moreh_sum_backward(
     return _spread("moreh_sum_backward", output_grad, tuple(input_grad_shape), dim, 1)
 
 
-@_gradient(rearrange=_with_shape)
+@_gradient(reads="output_grad", rearrange=_with_shape)
 def moreh_mean_backward(
     output_grad: Operand, *, dim: Dims = None, keepdim: bool = False, input_grad_shape: Sequence[int] = ()
 ) -> Local:
@@ -114,7 +121,7 @@ def moreh_mean_backward(
     return _spread("moreh_mean_backward", output_grad, shape, dim, math.prod(shape[d] for d in dims))
 
 
-@_gradient(kind=Kind.SCAN)
+@_gradient(kind=Kind.SCAN, reads="output_grad")
 def moreh_cumsum_backward(output_grad: Operand, dim: int) -> Local:
     """Running sums from the end."""
     at = output_grad.from_end(dim)
@@ -144,7 +151,7 @@ def moreh_norm(input: Operand, p: float, *, dim: Dims = None, keepdim: bool = Fa
     return Local(lambda x: _norm(x, p, dims, keepdim), rule, fills_target=True)
 
 
-@_gradient(floats_only=True)
+@_gradient(floats_only=True, reads="output output_grad")
 def moreh_norm_backward(
     input: Operand, output: Operand, output_grad: Operand, p: float, *, dim: Dims = None, keepdim: bool = False
 ) -> Local:
@@ -232,6 +239,8 @@ def _register(name: str) -> None:
         kind=Kind.NORM,
         controls="memory_config",
         tuning=f"input_grad_tensor {tuning}",
+        reads="output_tensor output_grad_tensor",
+        writes="input_grad_tensor",
         present=delivered_alone("input_grad_tensor"),
         **options,
     )(define_backward)

@@ -73,7 +73,7 @@ def _statistics(input: Operand) -> Local:
     return Local(compute, rule)
 
 
-@operation("prim.running_statistics", kind=Kind.NORM, controls="", precision="data", writes="running")
+@operation("prim.running_statistics", kind=Kind.NORM, controls="", precision="data", updates="running")
 def _follow(running: Operand, batch: Operand, *, momentum: float, followed: str = "both") -> Local:
     """running = (1 - momentum) * running + momentum * batch, in place.
 

@@ -360,6 +360,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
         cost=flops_per_element(4),
         controls="memory_config dtype",
         tuning=tuning,
+        reads="stats",
     )(after)
 
 
@@ -432,7 +433,12 @@ def dit_layernorm_pre_allgather(
 
 
 @operation(
-    _AFTER, kind=Kind.NORM, cost=flops_per_element(4), controls="memory_config dtype", tuning="compute_kernel_config"
+    _AFTER,
+    kind=Kind.NORM,
+    cost=flops_per_element(4),
+    controls="memory_config dtype",
+    tuning="compute_kernel_config",
+    reads="stats",
 )
 def dit_layernorm_post_allgather(
     input_tensor: Operand,

@@ -36,7 +36,7 @@ def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True
     return Local(lambda x: torch.softmax(x, at), rules.within(at))
 
 
-@operation(**_OPTIONS, controls="", tuning=_TUNING, needs_tile=True, writes="input_tensor")
+@operation(**_OPTIONS, controls="", tuning=_TUNING, needs_tile=True, updates="input_tensor")
 def softmax_in_place(input_tensor: Operand, dim: int = -1) -> Local:
     """softmax along `dim` of each device's piece, written over it."""
     at = input_tensor.from_end(dim)
@@ -64,10 +64,10 @@ def _register_masked(op: str, is_in_place: bool, **options: Any) -> None:
 
 
 _register_masked("scale_mask_softmax", False, controls="memory_config", tuning="compute_kernel_config numeric_stable")
-_register_masked("scale_mask_softmax_in_place", True, controls="", tuning=_TUNING, writes="input_tensor")
+_register_masked("scale_mask_softmax_in_place", True, controls="", tuning=_TUNING, updates="input_tensor")
 
 
-@operation(**_OPTIONS, controls="", tuning=_TUNING, writes="input_tensor")
+@operation(**_OPTIONS, controls="", tuning=_TUNING, updates="input_tensor")
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Operand, scale: float | None = None, mask: Operand | None = None
 ) -> Local:
@@ -95,7 +95,7 @@ def _register_attention(op: str, is_in_place: bool, **options: Any) -> None:
 
 _ATTENTION = "transformer.attention_softmax"
 _register_attention(_ATTENTION, False, controls="memory_config", tuning="program_config")
-_register_attention(f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", writes="tensor")
+_register_attention(f"{_ATTENTION}_", True, controls="", tuning="program_config memory_config", updates="tensor")
 
 
 def _head_scale(op: str, head_size: int | None) -> float | None:

@@ -29,7 +29,6 @@ _EXCHANGES = frozenset(  # every chip hears of every other
     {Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE, Kind.ALL_TO_ALL, Kind.ALL_BROADCAST}
 )
 _WAITS = frozenset({Kind.CAPTURE_END, Kind.SYNCHRONIZE_EVENT, Kind.QUERY_EVENT})  # and whatever blocks
-_BUFFERS = ("persistent", "intermediate", "buffer_tensor")
 
 
 class Written(NamedTuple):
@@ -183,10 +182,10 @@ def _semaphores(arguments: Any) -> Iterator[tuple[str, GlobalSemaphore]]:
 def _buffers(command: Command) -> Iterator[tuple[CommandTensor, bool]]:
     """Memory that is written from other chips and was there before, and whether it is scratch."""
     results = {id(tensor.storage) for tensor in command.outputs}
-    for name, value in command.arguments.items():
-        if any(kind in name for kind in _BUFFERS):
-            items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
-            yield from ((item, id(item.storage) not in results) for item in items if hasattr(item, "storage"))
+    for name in command.written_remotely:
+        value = command.arguments.get(name)
+        items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+        yield from ((item, id(item.storage) not in results) for item in items if hasattr(item, "storage"))
 
 
 def _counted_on(label: str, last: Work, work: Work) -> str:
