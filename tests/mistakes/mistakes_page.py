@@ -22,8 +22,9 @@ Some mistakes of these kinds nobody can see from inside of the program:
   without the trace to learn it.
 - Whole numbers that were rounded are noticed where they become integers or rows of an embedding on the device. What
   the host makes of a tensor that it has read is its own affair.
-- A Python number in a trace is compared with the variable that it came from. A literal, an entry of a dictionary, a
-  variable of a function that is no longer running and Python before 3.11 leave nothing to compare with.
+- A Python number in a trace is compared with the variable, the attribute or the entry that it came from. A literal, a
+  variable of a function that is no longer running (unless the function that replays has a parameter of that name),
+  `functools.partial` and Python before 3.11 leave nothing to compare with.
 - A cache of weights is compared with the tensor that is given. Where a program gives None, one value or a tensor
   without memory, it trusts the file.
 - Memory of the program that a copy reads is compared when the host has waited for the copy. A change that was taken

@@ -1,7 +1,7 @@
 """Traces: Python numbers that say where a recorded call writes"""
 
 import torch
-from catalogue import Told, mistake, right
+from catalogue import Told, mistake, right, unknowable
 
 import softmesh as ttnn
 
@@ -103,6 +103,114 @@ def a_list_of_positions_is_changed_between_replays(mesh):
     replay(mesh, number)
     positions[0] += 1
     replay(mesh, number)
+
+
+@mistake(Told.STRICT, "state['user'] is 1 by now, and was 0", "batch_idx=0", symptom=ONE_PLACE, mend=AS_A_TENSOR)
+def a_user_is_an_entry_of_a_dictionary(mesh):
+    cache, x = cache_and_rows(mesh)
+    state = {"user": 0, "step": 0}
+    number = captured(mesh, lambda: ttnn.fill_cache(cache, x, state["user"]))
+    for state["user"] in range(2):
+        replay(mesh, number)
+
+
+class Session:
+    def __init__(self, mesh):
+        self.cache, self.x = cache_and_rows(mesh)
+        self.state = {"positions": [5, 7]}
+
+    def step(self):
+        ttnn.update_cache(self.cache, self.x, self.state["positions"][0])
+
+
+@mistake(Told.STRICT, "self.state['positions'][0] is 6 by now, and was 5", symptom=ONE_PLACE, mend=AS_A_TENSOR)
+def a_position_lies_in_a_list_of_an_attribute(mesh):
+    session = Session(mesh)
+    number = captured(mesh, session.step)
+    for _ in range(2):
+        replay(mesh, number)
+        session.state["positions"][0] += 1
+
+
+@mistake(Told.STRICT, "position is [6] by now, and was [5]", symptom=ONE_PLACE, mend=AS_A_TENSOR)
+def a_position_is_a_tensor_on_the_host(mesh):
+    cache, x = cache_and_rows(mesh)
+    position = torch.tensor([5])
+    number = captured(mesh, lambda: ttnn.update_cache(cache, x, position.item()))
+    for _ in range(2):
+        replay(mesh, number)
+        position += 1
+
+
+@mistake(Told.STRICT, "position is 4 by now, and was 3", symptom=ONE_PLACE, mend=AS_A_TENSOR)
+def a_function_that_replays_is_given_the_position(mesh):
+    cache, x = cache_and_rows(mesh)
+
+    def step(position):
+        ttnn.update_cache(cache, x, position)
+
+    def decode(number, position):
+        replay(mesh, number)
+        return position + 1
+
+    number, at = captured(mesh, step, 3), 3
+    for _ in range(2):
+        at = decode(number, at)
+
+
+@mistake(Told.STRICT, "position is 4 by now, and was 3", symptom=ONE_PLACE, mend=AS_A_TENSOR)
+def a_wrapper_hands_on_all_its_arguments(mesh):
+    cache, x = cache_and_rows(mesh)
+
+    def update(*args, **kwargs):
+        ttnn.update_cache(*args, **kwargs)
+
+    position = 3
+    number = captured(mesh, lambda: update(cache, x, update_idx=position))
+    for position in (3, 4):  # noqa: B007
+        replay(mesh, number)
+
+
+@unknowable(
+    "A literal comes from no variable. The trace may be meant for this user alone.",
+    symptom=ONE_PLACE,
+    mend=AS_A_TENSOR,
+)
+def a_trace_of_the_first_user_is_replayed_for_all(mesh):
+    cache, x = cache_and_rows(mesh)
+    number = captured(mesh, lambda: ttnn.fill_cache(cache, x, 0))
+    for _user in range(3):
+        replay(mesh, number)
+
+
+@right
+def other_entries_and_other_users_change(mesh):
+    cache, x = cache_and_rows(mesh)
+    state, positions = {"user": 1, "step": 0}, [3, 4]
+    of_user = captured(mesh, lambda: ttnn.fill_cache(cache, x, state["user"]))
+    of_position = captured(mesh, lambda: ttnn.update_cache(cache, x, positions[0]))
+    for state["step"] in range(3):
+        positions[1] += 1
+        replay(mesh, of_user)
+        replay(mesh, of_position)
+
+
+@right
+def one_trace_writes_for_all_users(mesh):
+    cache, x = cache_and_rows(mesh)
+
+    def fill():
+        for user in range(4):
+            ttnn.fill_cache(cache, x, user)
+
+    number = captured(mesh, fill)
+
+    def run(user):
+        replay(mesh, number)
+        return user
+
+    for user in range(6):
+        run(user)
 
 
 @right
