@@ -34,7 +34,7 @@ from softmesh.tensor.number_doubts import (
     looks_at_numbers,
     rounded_whole,
 )
-from softmesh.tensor.persistent_results import doubt_lost, note_written
+from softmesh.tensor.persistent_results import doubt_lost, note_read, note_written
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -69,11 +69,12 @@ class NumberCheck:
         self._open_doubts = plan.open_doubts
         self._operands = bound.tensors
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
-        self._fills_buffers = definition.persistent_output and bound.target is not None
+        self._fills_buffers = bound.target is not None
         written = [*bound.targets, *(bound.tensors[at] for at in definition.writes)]
-        for tensor in bound.tensors:
-            if all(tensor is not one for one in written):
-                doubt_lost(tensor, definition.name)
+        read = [tensor for tensor in bound.tensors if all(tensor is not one for one in written)]
+        note_read(read)
+        for tensor in read:
+            doubt_lost(tensor, definition.name)
         data = [value.detach() if isinstance(value, torch.Tensor) else value for value in bound.data]
         values = [value for value in data if isinstance(value, torch.Tensor)]
         self._is_on = all(map(looks_at_numbers, values))

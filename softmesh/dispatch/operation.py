@@ -277,8 +277,8 @@ class Operation(EntryPoint):
             target.check_allocated(f"{self.name} (output tensor)")
             if target.storage.device is not device:
                 self._refuse_devices([*bound.tensors, target])
-            if self.definition.persistent_output and is_strict():
-                note_lost(target, self.name)
+            if is_strict():
+                note_lost(target, self.name, bound.tensors, is_buffer=self.definition.reads_other_devices)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         where = ", ".join(f"{tensor.device() or 'the host'}" for tensor in tensors)

@@ -119,21 +119,36 @@ def _results_in(buffer: Tensor) -> Results:
 class _Lost(NamedTuple):
     op: str
     site: RawSite
+    result: ref[Storage] | None  # only if this is read, too; otherwise it may be a way to write to the other tensor
 
 
 # Tensors whose values a call wrote over through a view of them, and memory in which such a call's results lie. Filled
 # in strict mode only: a program may mean the result when it reads the other tensor.
 _LOST: WeakKeyDictionary[Storage, _Lost] = WeakKeyDictionary()
 _SERVING: WeakSet[Storage] = WeakSet()
+_READ: WeakSet[Storage] = WeakSet()  # since a call wrote to them
 
 
-def note_lost(buffer: Tensor, op: str) -> None:
-    """A call is about to write into a persistent buffer; whatever else has values in its memory loses them."""
-    for other in buffer.storage.sharers():
+def note_lost(buffer: Tensor, op: str, operands: Sequence[Tensor], *, is_buffer: bool) -> None:
+    """A call is about to write to a tensor; whatever else has values in its memory loses them.
+
+    `is_buffer`: it is there for results. Who computes with what lies in that memory means to change it.
+    """
+    _LOST.pop(buffer.storage, None)
+    _READ.discard(buffer.storage)
+    sharers = buffer.storage.sharers()
+    used = [one.storage for one in operands if not (is_buffer and one.storage is buffer.storage)]
+    is_change = any(one is other for one in used for other in sharers)
+    for other in sharers:
         is_another = other is not buffer.storage and other not in _SERVING and other.undefined is None
-        if is_another and other.data is not None and bool(other.data.any()):
-            _LOST[other] = _Lost(op, raw_call_site())
+        if is_another and not is_change and other.data is not None and bool(other.data.any()):
+            _LOST[other] = _Lost(op, raw_call_site(), None if is_buffer else ref(buffer.storage))
         _SERVING.add(other)
+
+
+def note_read(tensors: Sequence[Tensor]) -> None:
+    if _LOST:
+        _READ.update(one.storage for one in tensors)
 
 
 def note_written(storage: Storage) -> None:
@@ -144,11 +159,11 @@ def note_written(storage: Storage) -> None:
 
 def doubt_lost(tensor: Tensor, doing: str) -> None:
     lost = _LOST.get(tensor.storage)
-    if lost is not None:
+    if lost is not None and (lost.result is None or lost.result() in _READ):
         doubt(
             f"{doing}: the values of the tensor {tuple(tensor.shape)} are gone: {lost.op} ({resolved(lost.site)}) was "
-            "given a view of it as its persistent buffer, and wrote its result there. Give it a buffer of its own, or "
-            "read the result through the tensor that the call returned.",
+            "given a view of it to write into, and its result lies there. Give it a buffer of its own, or read the "
+            "result through the tensor that the call returned.",
             SoftmeshWarning,
         )
 

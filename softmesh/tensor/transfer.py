@@ -26,7 +26,13 @@ from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fittin
 from softmesh.tensor.convert import from_storage, round_to
 from softmesh.tensor.dtype import DataType
 from softmesh.tensor.number_doubts import carry, doubt_nan
-from softmesh.tensor.persistent_results import doubt_lost, note_overwritten, note_written, warn_if_overwritten
+from softmesh.tensor.persistent_results import (
+    doubt_lost,
+    note_overwritten,
+    note_read,
+    note_written,
+    warn_if_overwritten,
+)
 from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial, watch_copies
 from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
@@ -225,6 +231,7 @@ def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: 
     device = tensor.storage.device
     if is_strict():
         doubt_nan(tensor, where)
+        note_read([tensor])
         doubt_lost(tensor, where)
     return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 

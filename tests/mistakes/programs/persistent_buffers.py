@@ -1,7 +1,7 @@
 """Asynchronous collectives: buffers and semaphores that serve call after call."""
 
 import torch
-from catalogue import Told, mistake, right
+from catalogue import Told, mistake, right, unknowable
 
 import softmesh as ttnn
 
@@ -462,6 +462,53 @@ def a_tensor_is_a_buffer_whose_view_is_read_later(mesh):
     view = viewed(base, 1, 128, 128)
     gathered(split(mesh), semaphores(mesh), base)
     ttnn.to_torch(ttnn.get_device_tensors(view)[0])
+
+
+@mistake(
+    Told.STRICT, "relu: the values of the tensor (1, 128, 128) are gone: all_gather", symptom=OVER, mend=OF_ITS_OWN
+)
+def the_output_of_a_collective_is_a_view_of_a_tensor_that_is_used_later(mesh):
+    base = ttnn.reshape(whole(mesh), (1, 128, 128))
+    ttnn.all_gather(split(mesh), 1, cluster_axis=1, output_tensor=viewed(base, 128, 128))
+    ttnn.relu(base)
+
+
+@mistake(Told.STRICT, "add: the values of the tensor (1, 128, 128) are gone: matmul", symptom=OVER, mend=OF_ITS_OWN)
+def a_product_and_the_residual_lie_in_one_memory(mesh):
+    residual = ttnn.reshape(whole(mesh), (1, 128, 128))
+    x = whole(mesh)
+    product = ttnn.matmul(x, x, optional_output_tensor=viewed(residual, 128, 128))
+    ttnn.add(viewed(product, 1, 128, 128), residual)
+
+
+@unknowable(
+    "An op that is given a view to write into is a way to change the tensor behind it. It is reported if the program "
+    "reads the op's result, too.",
+    symptom=OVER,
+    mend=OF_ITS_OWN,
+)
+def the_output_of_an_op_is_a_view_and_its_result_is_not_read(mesh):
+    base = ttnn.reshape(whole(mesh), (1, 128, 128))
+    ttnn.add(whole(mesh), 1.0, output_tensor=viewed(base, 128, 128))
+    ttnn.relu(base)
+
+
+@right
+def a_tensor_is_changed_through_a_view(mesh):
+    base = ttnn.reshape(whole(mesh), (1, 128, 128))
+    view = viewed(base, 128, 128)
+    ttnn.add(view, 1.0, output_tensor=view)
+    ttnn.relu(view)
+    ttnn.relu(base)
+
+
+@right
+def an_output_is_written_and_read_again_and_again(mesh):
+    x, out = whole(mesh), whole(mesh)
+    for _ in range(2):
+        ttnn.relu(ttnn.add(x, 1.0, output_tensor=out))
+        ttnn.all_gather(split(mesh), 1, cluster_axis=1, output_tensor=out)
+        ttnn.relu(out)
 
 
 @right
