@@ -35,6 +35,7 @@ from softmesh.tensor.number_doubts import (
     rounded_whole,
 )
 from softmesh.tensor.persistent_results import doubt_lost, note_read, note_written
+from softmesh.tensor.stacked_copies import note_made_whole
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
@@ -68,6 +69,7 @@ class NumberCheck:
         self._moves_values = definition.precision == "data"
         self._open_doubts = plan.open_doubts
         self._operands = bound.tensors
+        self._is_collective = definition.reads_other_devices
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
         self._fills_buffers = bound.target is not None
         written = [*bound.targets, *(bound.tensors[at] for at in definition.writes)]
@@ -97,6 +99,7 @@ class NumberCheck:
         if not carry_pieces(self._operands, made) and self._cuts_columns:
             doubt_cut_pieces(self._op, self._operands)
         self._follow_stacks(made)
+        note_made_whole(self._operands, made, self._is_collective)
         if self._op in PRODUCTS:
             note_product(made[0])
         elif self._is_moved():

@@ -25,7 +25,7 @@ from softmesh.tensor.persistent_results import note_views, warn_if_overwritten
 from softmesh.tensor.read_doubts import doubt_pieces
 from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
-from softmesh.tensor.stacked_copies import note_aggregate
+from softmesh.tensor.stacked_copies import aggregate_taken_in, note_aggregate
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, tell_host_use, to_device
@@ -173,6 +173,7 @@ def distribute_tensor(tensor: Tensor, mapper: TensorToMesh, mesh_device: MeshDev
     unwrapping = "; take it out of its wrapper with .unwrap()" if hasattr(mapper, "unwrap") else ""
     checked(where, "mapper", mapper, TensorToMesh, f"a mapper such as ttnn.ShardTensorToMesh(...){unwrapping}")
     _check_undistributed(tensor, "distribute_tensor: tensor")
+    aggregate_taken_in(tensor)
     pieces, dist, topology = split_by_mapper(tensor.pieces()[0], mapper, where)
     spec = tensor.spec
     data = round_to(pieces.contiguous(), spec.dtype)

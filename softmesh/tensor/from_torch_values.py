@@ -245,7 +245,7 @@ def _host_tensor(where: str, source: torch.Tensor, form: _Form, mapper: Mapper |
 
 def _as_torch(tensor: object, where: str) -> torch.Tensor:
     if isinstance(tensor, np.ndarray):
-        return _from_numpy(tensor, where)
+        return _from_numpy(taken_in(tensor), where)
     if not isinstance(tensor, torch.Tensor):
         raise refused(where, f"tensor must be a torch.Tensor or a numpy array, got {described(tensor)}")
     if tensor.layout is not torch.strided or tensor.is_meta:

@@ -14,7 +14,7 @@ from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Partial
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
-from softmesh.tensor.stacked_copies import of_aggregate, piece_of, stacked
+from softmesh.tensor.stacked_copies import is_made_whole, of_aggregate, piece_of, stacked
 from softmesh.tensor.tensor import Tensor
 
 
@@ -84,4 +84,5 @@ def watch_copies(
     if copied is None:
         return result
     times, dim = copied
-    return stacked(result, result.shape[dim], times, "to_torch", is_told_unused=dist.is_replicated)
+    is_told_unused = dist.is_replicated or not is_made_whole(tensor)
+    return stacked(result, result.shape[dim], times, "to_torch", is_told_unused)

@@ -36,6 +36,7 @@ from softmesh.tensor.persistent_results import (
 from softmesh.tensor.read_doubts import doubt_composer, doubt_part, warn_if_partial, watch_copies
 from softmesh.tensor.shards_elsewhere import shard_of
 from softmesh.tensor.spec import TensorSpec
+from softmesh.tensor.stacked_copies import aggregate_taken_in
 from softmesh.tensor.storage import Storage, alias
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.undefined import note_leaving, warn_before_leaving
@@ -66,6 +67,7 @@ def put_on_mesh(host: Tensor, device: MeshDevice, spec: TensorSpec) -> Tensor:
     topology = None if spreads else host.topology_label
     made = Tensor.make(Storage(alias(data.to(device.torch_device)), dist, device), spec, topology)
     carry(host.storage, made.storage)
+    aggregate_taken_in(host)
     return made
 
 

@@ -25,6 +25,8 @@ Some mistakes of these kinds nobody can see from inside of the program:
 - A Python number in a trace is compared with the variable, the attribute or the entry that it came from. A literal, a
   variable of a function that is no longer running (unless the function that replays has a parameter of that name),
   `functools.partial` and Python before 3.11 leave nothing to compare with.
+- Copies that were put side by side are followed through torch, numpy and lists. What C code makes of a numpy array, and
+  what Python makes of single rows or numbers, is not seen.
 - A cache of weights is compared with the tensor that is given. Where a program gives None, one value or a tensor
   without memory, it trusts the file.
 - Memory of the program that a copy reads is compared when the host has waited for the copy. A change that was taken
