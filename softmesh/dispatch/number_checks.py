@@ -14,14 +14,18 @@ from softmesh.dispatch.placement_doubts import PRODUCTS
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshWarning
-from softmesh.strictness import doubt
+from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.joined_columns import (
     are_columns_of_products,
+    are_of_each_device,
     carry_order,
     carry_pieces,
     doubt_cut_pieces,
+    follow_joins,
     may_be_cut,
+    may_be_weights,
+    note_open_join,
     note_product,
 )
 from softmesh.tensor.number_doubts import (
@@ -57,7 +61,9 @@ _STACKS: WeakKeyDictionary[Storage, _Stack] = WeakKeyDictionary()
 def is_meant(definition: Definition, bound: BoundCall) -> bool:
     """True if columns were put in order for what each device does with its own, or may have been."""
     if definition.joins_columns:
-        return are_columns_of_products(bound.tensors)
+        return are_columns_of_products(bound.tensors) or (is_strict() and may_be_weights(bound.tensors))
+    if definition.reads_other_devices:
+        return are_of_each_device(bound.tensors[0])
     return definition.cuts_columns and may_be_cut(bound.tensors[0])
 
 
@@ -68,6 +74,9 @@ class NumberCheck:
         self._op = definition.name
         self._moves_values = definition.precision == "data"
         self._open_doubts = plan.open_doubts
+        self._open_join = ""
+        if definition.joins_columns and plan.doubts and not are_columns_of_products(bound.tensors):
+            self._open_join = plan.doubts[0] if may_be_weights(bound.tensors) else ""
         self._operands = bound.tensors
         self._is_collective = definition.reads_other_devices
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
@@ -99,6 +108,9 @@ class NumberCheck:
         if not carry_pieces(self._operands, made) and self._cuts_columns:
             doubt_cut_pieces(self._op, self._operands)
         self._follow_stacks(made)
+        follow_joins(self._operands, made, self._is_moved())
+        if self._open_join:
+            note_open_join(made[0], self._open_join)
         note_made_whole(self._operands, made, self._is_collective)
         if self._op in PRODUCTS:
             note_product(made[0])

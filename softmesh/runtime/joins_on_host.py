@@ -1,4 +1,4 @@
-"""Joins on the host: what torch.cat put side by side, in strict mode.
+"""Joins on the host: what torch.cat put side by side, and what was put in another order, in strict mode.
 
 A tensor is known again by a row of its values, which survives a transpose, a copy and a change of dtype.
 """
@@ -18,23 +18,53 @@ from softmesh.strictness import is_strict
 _MOST_JOINS = 1024  # the latest ones are remembered
 _LONGEST = 1 << 18  # of a row that is remembered
 _CALLS = ("cat", "concat", "concatenate")
-_JOINS: OrderedDict[bytes, tuple[int, ...]] = (
-    OrderedDict()
-)  # the extents of the pieces, by a digest of a row of the result
+_COPIES = ("reshape", "flatten", "contiguous")  # of blocks that were permuted
+# The extents of the pieces, by a digest of a row of the result; none where the row was put in another order.
+_JOINS: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
 
 def watch_joins() -> None:
-    """Watch torch.cat from now on in strict mode, and leave it alone otherwise."""
+    """Watch torch.cat and copies of permuted blocks from now on in strict mode, and leave them alone otherwise."""
     for name in _CALLS:
-        call = getattr(torch, name)
-        plain = getattr(call, "softmesh_plain", None)
-        if is_strict() and plain is None:
-            setattr(torch, name, _watched(call))
-        elif plain is not None and not is_strict():
-            setattr(torch, name, plain)
+        _watch(torch, name, _watched_join)
+    for name in _COPIES:
+        _watch(torch.Tensor, name, _watched_copy)
 
 
-def _watched(join: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _watch(
+    owner: Any, name: str, watched: Callable[[Callable[..., torch.Tensor]], Callable[..., torch.Tensor]]
+) -> None:
+    call = getattr(owner, name)
+    plain = getattr(call, "softmesh_plain", None)
+    if is_strict() and plain is None:
+        setattr(owner, name, watched(call))
+    elif plain is not None and not is_strict():
+        setattr(owner, name, plain)
+
+
+def _watched_copy(copy: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(copy)
+    def copied(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        result = copy(self, *args, **kwargs)
+        if self.dim() > 2 and type(self) is torch.Tensor and _has_values(self) and not self.is_contiguous():
+            _note_order(self, result)
+        return result
+
+    copied.softmesh_plain = copy  # type: ignore[attr-defined]
+    return copied
+
+
+def _note_order(blocks: torch.Tensor, result: torch.Tensor) -> None:
+    """Remember rows of a copy whose blocks lay in another order in one row before."""
+    steps = [step for step, n in zip(blocks.stride(), blocks.shape, strict=True) if n > 1]
+    if not result.is_contiguous() or not result.numel() or result.dim() < 2:
+        return
+    for merged, row in ((steps[1:], result.flatten(1)), (steps[:-1], result.flatten(0, -2).T)):
+        if merged != sorted(merged, reverse=True):
+            _remember(_row(row, 1), ())
+
+
+def _watched_join(join: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     @wraps(join)
     def joined(*args: Any, **kwargs: Any) -> torch.Tensor:
         result = join(*args, **kwargs)
@@ -65,16 +95,21 @@ def _has_values(result: object) -> bool:
 
 
 def _note(result: torch.Tensor, extents: Sequence[int], dim: int) -> None:
-    key = _row(result, dim) if len(extents) > 1 else None
+    if len(extents) > 1:
+        _remember(_row(result, dim), tuple(extents))
+        _remember(_row(result, dim, in_order=True), ())
+
+
+def _remember(key: bytes | None, pieces: tuple[int, ...]) -> None:
     if key is not None:
-        _JOINS[key] = tuple(extents)
+        _JOINS[key] = pieces
         _JOINS.move_to_end(key)
         if len(_JOINS) > _MOST_JOINS:
             _JOINS.popitem(last=False)
 
 
-def _row(values: torch.Tensor, dim: int) -> bytes | None:
-    """The first row along a dim, as bfloat16 has it; None where it tells nothing."""
+def _row(values: torch.Tensor, dim: int, in_order: bool = False) -> bytes | None:
+    """The first row along a dim, as bfloat16 has it; None where it tells nothing. `in_order`: of its sorted values."""
     if (
         not values.is_floating_point()
         or not values.is_cpu
@@ -85,9 +120,14 @@ def _row(values: torch.Tensor, dim: int) -> bytes | None:
     row = values.detach().movedim(dim, -1)[(0,) * (values.dim() - 1)].bfloat16()
     if bool((row == row[0]).all()):
         return None
+    if in_order:
+        row = row.sort().values
     return hashlib.blake2b(row.contiguous().view(torch.int16).numpy().tobytes(), digest_size=16).digest()
 
 
 def pieces_along(values: torch.Tensor, dim: int) -> tuple[int, ...] | None:
-    """The extents of what was joined along a dim of this tensor; None where that is not known."""
-    return _JOINS.get(_row(values, dim) or b"") if _JOINS else None
+    """The extents of what was joined along a dim of this tensor; () if it was put in another order, None if unknown."""
+    if not _JOINS:
+        return None
+    found = _JOINS.get(_row(values, dim) or b"")
+    return _JOINS.get(_row(values, dim, in_order=True) or b"") if found is None else found

@@ -7,13 +7,15 @@ a tensor finds the pieces that it was made of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 import torch
 
+from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Shard
@@ -24,7 +26,7 @@ from softmesh.tensor.tensor import Tensor
 
 
 class _Cut(NamedTuple):
-    """Return the pieces that each device holds of a dim of this extent."""
+    """The pieces that a dim of this extent was joined of; none if they were put in order, for whatever devices."""
 
     extent: int
     pieces: tuple[int, ...]
@@ -37,16 +39,33 @@ _HEADS: WeakSet[Storage] = WeakSet()  # such columns with a dim of their own: on
 CUTS: WeakKeyDictionary[Storage, _Cut] = WeakKeyDictionary()
 
 
+class _OpenJoin:
+    """A doubt of weights whose parts were joined on each device; it is told at the end unless a product takes them."""
+
+    def __init__(self, text: str) -> None:
+        self.seen = {"meant": False}
+        finalize(self, _tell_join, self.seen, text, user_call_site())
+
+
+def _tell_join(seen: dict[str, bool], text: str, site: CallSite) -> None:
+    if not seen["meant"]:
+        doubt(text, SoftmeshWarning, site)
+
+
+_JOINS: WeakKeyDictionary[Storage, _OpenJoin] = WeakKeyDictionary()
+
+
 def note_split(made: Tensor, source: torch.Tensor) -> None:
     """Note which pieces of `source` each device of a new tensor has."""
     dist = made.storage.dist
     words = {word.dim for word in dist.placements if isinstance(word, Shard)}
-    if not is_strict() or len(words) != 1:
+    if not is_strict() or not words:
         return
-    (dim,) = words
-    devices, pieces = _parts_along(dist, dim), pieces_along(source, dim)
-    if pieces is not None and devices > 1 and source.shape[dim] % devices == 0:
-        CUTS[made.storage] = _Cut(source.shape[dim], pieces, devices)
+    for dim in {*words, source.dim() - 1}:
+        devices, pieces = _parts_along(dist, dim), pieces_along(source, dim)
+        is_cut = len(words) == 1 and devices > 1 and source.shape[dim] % devices == 0
+        if pieces is not None and (is_cut or not pieces):
+            CUTS[made.storage] = _Cut(source.shape[dim], pieces, devices)
 
 
 def _parts_along(dist: Distribution, dim: int) -> int:
@@ -70,7 +89,8 @@ def carry_pieces(operands: Sequence[Tensor], made: Sequence[Tensor]) -> bool:
 def _lies_along_columns(cut: _Cut, tensor: Tensor) -> bool:
     last = len(tensor.shape) - 1
     devices = _parts_along(tensor.storage.dist, last)
-    return last >= 0 and (cut.extent, cut.devices) == (tensor.shape[last] * devices, devices)
+    is_split = not cut.pieces or cut.devices == devices
+    return last >= 0 and is_split and cut.extent == tensor.shape[last] * devices
 
 
 def _cut_of_columns(tensor: Tensor) -> _Cut | None:
@@ -100,7 +120,9 @@ def carry_order(source: Tensor, result: Tensor) -> None:
     if source.storage in _PRODUCTS and source.shape == result.shape:
         _PRODUCTS.add(result.storage)
     is_head = source.storage in _PRODUCTS and source.shape[-1] == result.shape[-1] and result.shape[-2] == 1
-    if (is_head and source.shape[-2] > 1) or source.storage in _HEADS:
+    cut = _cut_of_columns(source)
+    is_in_order = cut is not None and not cut.pieces and tuple(source.shape)[-1:] != tuple(result.shape)[-1:]
+    if (is_head and source.shape[-2] > 1) or is_in_order or source.storage in _HEADS:
         _HEADS.add(result.storage)
 
 
@@ -113,16 +135,53 @@ def are_columns_of_products(tensors: Sequence[Tensor]) -> bool:
     )
 
 
+def may_be_weights(tensors: Sequence[Tensor]) -> bool:
+    return all(len(one.shape) > 1 and math.prod(tuple(one.shape)[:-2]) == 1 for one in tensors)
+
+
+def note_open_join(joined: Tensor, text: str) -> None:
+    _JOINS[joined.storage] = _OpenJoin(text)
+
+
+def follow_joins(operands: Sequence[Tensor], made: Sequence[Tensor], is_moved: bool) -> None:
+    """Let weights that were joined on each device be meant where a product takes them, and their bias with them."""
+    for at, one in enumerate(operands if _JOINS else ()):
+        join = _JOINS.get(one.storage)
+        if join is None:
+            continue
+        if at and _is_factor(one, operands, made[0]):
+            join.seen["meant"] = True
+            devices = _parts_along(made[0].storage.dist, len(made[0].shape) - 1)
+            CUTS[made[0].storage] = _Cut(made[0].shape[-1] * devices, (), devices)
+        elif is_moved:
+            _JOINS.update((result.storage, join) for result in made)
+
+
+def _is_factor(weight: Tensor, operands: Sequence[Tensor], result: Tensor) -> bool:
+    """True for the weight of a product, or its bias."""
+    is_alike = result.shape[-1] == weight.shape[-1]
+    ordered = (_cut_of_columns(one) for one in operands if one is not weight)
+    is_bias = any(cut is not None and not cut.pieces for cut in ordered) or len(operands) > 2
+    return is_alike and (operands[0].shape[-1] == weight.shape[-2] or (is_bias and weight.shape[-2] == 1))
+
+
 def may_be_cut(fused: Tensor) -> bool:
     """True if each device has all of a head, or torch.cat put several pieces for each device side by side."""
     if fused.storage in _HEADS:
         return True
     cut = _cut_of_columns(fused)
-    return cut is not None and len(cut.pieces) > cut.devices and _is_even(cut)
+    return cut is not None and (not cut.pieces or len(cut.pieces) > cut.devices) and _is_even(cut)
+
+
+def are_of_each_device(tensor: Tensor) -> bool:
+    """True if columns that were put in order for each device have dims of their own by now."""
+    return tensor.storage in _HEADS
 
 
 def _is_even(cut: _Cut) -> bool:
     """True if no piece lies on several devices, and pieces begin at the same columns of each part."""
+    if not cut.pieces:
+        return True
     part = cut.extent // cut.devices
     starts: list[set[int]] = [set() for _ in range(cut.devices)]
     for at in accumulate((0, *cut.pieces[:-1])):

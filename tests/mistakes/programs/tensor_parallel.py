@@ -287,6 +287,71 @@ def pieces_that_were_put_in_order_are_cut_apart(mesh):
     ttnn.slice(ttnn.matmul(split(mesh, shape=(1, 64, 64)), weight), [0, 0, 0], [1, 32, 64])
 
 
+def columns_of(mesh, values):
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, -1))
+    return ttnn.from_torch(values, layout=TILES, device=mesh, mesh_mapper=mapper)
+
+
+@right
+def pieces_that_a_permutation_put_in_order_are_cut_apart(mesh):
+    """In the ways in which such weights are put in order, whether or not they came in one piece."""
+    whole, turned = torch.randn(64, 384), torch.randn(384, 64)
+    in_order = [
+        whole.reshape(64, 3, 4, 32).transpose(1, 2).reshape(64, 384),
+        whole.view(64, 3, 4, 32).permute(0, 2, 1, 3).contiguous().view(64, 384),
+        whole.unflatten(-1, (3, 4, -1)).transpose(-3, -2).flatten(-3),
+        turned.view(3, 4, 32, 64).transpose(0, 1).reshape(384, 64).T.contiguous(),
+        torch.cat([*torch.randn(3, 64, 128)], -1)[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()],
+    ]
+    for weight in in_order:
+        query, key, _ = ttnn.split(ttnn.matmul(split(mesh, shape=(1, 32, 64)), columns_of(mesh, weight)), 32, 2)
+        ttnn.multiply(query, key)
+
+
+@right
+def parts_that_a_permutation_put_in_order_are_summed_and_taken_apart(mesh):
+    """As the shifts, scales and gates of a diffusion model are."""
+    weight = torch.randn(128, 768).unflatten(-1, (6, 4, -1)).transpose(-3, -2).flatten(-3)
+    mapper = ttnn.ShardTensor2dMesh(mesh, tuple(mesh.shape), dims=(None, 0))
+    weight = ttnn.from_torch(weight, layout=TILES, device=mesh, mesh_mapper=mapper)
+    own = ttnn.reduce_scatter(ttnn.matmul(split(mesh, None, 3, (1, 1, 1, 128)), weight), 3, cluster_axis=1)
+    six = ttnn.reshape(own, [1, 1, 1, 6, -1])
+    shift, scale = (ttnn.squeeze(six[:, :, :, at : at + 1, :], 3) for at in (0, 1))
+    ttnn.add(shift, scale)
+    ttnn.all_gather(six, 4, cluster_axis=1)
+
+
+@right
+def weights_are_joined_on_each_device(mesh):
+    weights, biases = ([columns_of(mesh, torch.randn(rows, 128)) for _ in range(3)] for rows in (64, 1))
+    weight, bias, x = ttnn.concat(weights, -1), ttnn.concat(biases, -1), split(mesh, shape=(1, 32, 64))
+    ttnn.transformer.split_query_key_value_and_split_heads(ttnn.linear(x, weight, bias=bias), num_heads=1)
+    ttnn.split(ttnn.add(ttnn.matmul(x, ttnn.typecast(weight, ttnn.bfloat16)), bias), 32, 2)
+
+
+@mistake(
+    Told.STRICT,
+    "concat: dim 1 is split over mesh axis 1",
+    "part by part between each other",
+    symptom="Columns of both tensors lie in turns.",
+    mend="Gather both, then join them.",
+)
+def two_tensors_are_joined_on_each_device_and_gathered(mesh):
+    joined = ttnn.concat([split(mesh, None, 1), split(mesh, None, 1)], 1)
+    ttnn.all_gather(ttnn.relu(joined), 1, cluster_axis=1)
+
+
+@mistake(
+    Told.STRICT,
+    "split: dim 2 is split over mesh axis 1",
+    symptom=ANOTHERS,
+    mend=IN_ORDER,
+)
+def pieces_that_were_stacked_and_laid_side_by_side_are_cut_apart(mesh):
+    weight = torch.randn(3, 64, 128).permute(1, 0, 2).reshape(64, 384)
+    ttnn.split(ttnn.matmul(split(mesh, shape=(1, 32, 64)), columns_of(mesh, weight)), 32, 2)
+
+
 @mistake(
     Told.STRICT,
     "split: dim 2 is split over mesh axis 1",
