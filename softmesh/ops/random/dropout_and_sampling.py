@@ -130,7 +130,7 @@ def _draws(op: str, like: Tensor, seed: int, per_device: bool) -> Tensor:
         device.tell_ranks(f"{op}(seed={number}{drawn})")
     values = values.reshape(*dist.extents, *like.shape).to(device.torch_device)
     spec = make_spec(tuple(like.shape), DataType.FLOAT32, like.layout, tile=like.tile)
-    storage = Storage(values, dist, device)
+    storage = Storage(values, dist, device, spec)  # without memory there: a chip draws as it goes
     recording = recording_on(device, current_queue()) if device.captures.recordings else None
     if recording is not None:
         recording.held.append(storage)

@@ -41,6 +41,25 @@ def new_inputs_are_written_between_replays(mesh):
 
 
 @right
+def random_numbers_are_drawn_behind_results_that_are_dropped(mesh):
+    """They take no memory on a chip, and nothing lies where a result was."""
+    x = put(mesh)
+
+    def step():
+        ttnn.relu(x)
+        ttnn.bernoulli(x, seed=4)
+        return ttnn.experimental.dropout(x, 0.1, 1 / 0.9, 5)
+
+    step()
+    number = ttnn.begin_trace_capture(mesh, cq_id=0)
+    y = step()
+    ttnn.end_trace_capture(mesh, number, cq_id=0)
+    for _ in range(2):
+        ttnn.execute_trace(mesh, number, cq_id=0, blocking=True)
+        ttnn.to_torch(ttnn.get_device_tensors(y)[0])
+
+
+@right
 def random_numbers_are_drawn_in_a_trace(mesh):
     x = put(mesh)
 
