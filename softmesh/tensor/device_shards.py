@@ -22,7 +22,7 @@ from softmesh.tensor.convert import round_to
 from softmesh.tensor.from_torch_values import split_by_mapper
 from softmesh.tensor.mappers import TensorToMesh
 from softmesh.tensor.persistent_results import note_views, warn_if_overwritten
-from softmesh.tensor.read_doubts import doubt_pieces
+from softmesh.tensor.read_doubts import note_pieces
 from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
 from softmesh.tensor.stacked_copies import aggregate_taken_in, note_aggregate
@@ -42,8 +42,8 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
         warn_if_overwritten(tensor, "get_device_tensors")
     device, held = tensor.storage.device, gathered_from_ranks(tensor, "get_device_tensors")
     if device is None:
-        doubt_pieces(tensor, "get_device_tensors")
         shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
+        note_pieces(tensor, shards, "get_device_tensors")
         if observed():
             emit("get_device_tensors", Kind.PIECES, (tensor,), shards, coords=tensor.view_distribution().coordinates())
         return shards

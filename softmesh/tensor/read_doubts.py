@@ -5,16 +5,22 @@ A warning where the numbers are wrong for certain; under SOFTMESH_STRICT=1 only 
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
+
 import torch
 
+from softmesh.callsite import CallSite, user_call_site
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
 from softmesh.fabric import settings
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import Partial
-from softmesh.strictness import doubt, is_strict, warn_or_raise
+from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn_or_raise
 from softmesh.tensor.composers import MeshToTensor
 from softmesh.tensor.stacked_copies import is_made_whole, of_aggregate, piece_of, stacked
+from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 
 
@@ -35,21 +41,53 @@ def warn_if_partial(tensor: Tensor, doing: str, composer: MeshToTensor | None = 
                 warn_or_raise(text, PartialWarning, PartialError)
 
 
+class _Contributions:
+    """The contributions to a sum that single devices hold, as the host reads them one by one."""
+
+    def __init__(self, text: str, pieces: set[tuple[int, ...]]) -> None:
+        self.left = pieces
+        weakref.finalize(self, _tell_if_some, pieces, len(pieces), text, user_call_site())
+
+
+def _tell_if_some(left: set[tuple[int, ...]], count: int, text: str, site: CallSite) -> None:
+    if 0 < len(left) < count:
+        doubt(text, PartialWarning, site)
+
+
+_CONTRIBUTIONS: weakref.WeakKeyDictionary[Storage, _Contributions] = weakref.WeakKeyDictionary()
+_ON_HOST: weakref.WeakKeyDictionary[Storage, tuple[_Contributions, tuple[int, ...]]] = weakref.WeakKeyDictionary()
+
+
 def doubt_part(tensor: Tensor, doing: str) -> None:
-    """A shard that is one device's contribution to a sum may be read to be added up here; or taken for the whole."""
-    if tensor.shard_positions is not None:
-        doubt_pieces(tensor, doing)
+    """Note a read of what one device contributes to a sum: all are read to be added up, and one by mistake."""
+    held = _ON_HOST.get(tensor.storage)
+    if held is not None:
+        held[0].left.discard(held[1])
+    elif tensor.shard_positions is not None and doubts_are_heard():
+        contributions = _contributions_of(tensor, doing)
+        for position in tensor.shard_positions if contributions is not None else ():
+            contributions.left.discard(stored_index(tensor.storage.dist, position))  # type: ignore[union-attr]
 
 
-def doubt_pieces(tensor: Tensor, doing: str) -> None:
-    """What single devices hold is about to be looked at."""
-    words = [word for word in tensor.storage.dist.placements if isinstance(word, Partial)]
-    if words:
-        doubt(
+def _contributions_of(tensor: Tensor, doing: str) -> _Contributions | None:
+    storage, dist = tensor.storage, tensor.storage.dist
+    words = [word for word in dist.placements if isinstance(word, Partial)]
+    if words and storage not in _CONTRIBUTIONS:
+        text = (
             f"{doing}: this is what one device holds of a tensor that is still {words[0]}: a contribution to the "
-            "whole, not the whole. ttnn.all_reduce gives every device the whole.",
-            PartialWarning,
+            "whole, not the whole, and those of other devices are not read. ttnn.all_reduce gives every device the "
+            "whole."
         )
+        pieces = {stored_index(dist, position) for position in range(len(dist.coordinates()))}
+        _CONTRIBUTIONS[storage] = _Contributions(text, pieces)
+    return _CONTRIBUTIONS.get(storage) if words else None
+
+
+def note_pieces(tensor: Tensor, pieces: Sequence[Tensor], doing: str) -> None:
+    """Note what single devices hold of a tensor on the host, which is about to be looked at."""
+    contributions = _contributions_of(tensor, doing) if doubts_are_heard() else None
+    for position, piece in enumerate(pieces if contributions is not None else ()):
+        _ON_HOST[piece.storage] = (contributions, stored_index(tensor.storage.dist, position))  # type: ignore[assignment]
 
 
 def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:

@@ -103,6 +103,12 @@ def one_contribution_comes_to_the_host(mesh):
     ttnn.get_device_tensors(contributions(mesh))[0].cpu().to_torch()
 
 
+@right
+def all_contributions_come_to_the_host_and_are_added_up(mesh):
+    sum(ttnn.to_torch(one).float() for one in ttnn.get_device_tensors(contributions(mesh)))
+    sum(one.to_torch().float() for one in ttnn.get_device_tensors(contributions(mesh).cpu()))
+
+
 @mistake(
     Told.WARNING,
     "still Partial(sum)",
