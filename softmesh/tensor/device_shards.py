@@ -25,7 +25,7 @@ from softmesh.tensor.persistent_results import note_views, warn_if_overwritten
 from softmesh.tensor.read_doubts import note_pieces
 from softmesh.tensor.shards_elsewhere import note_copy, shard_of
 from softmesh.tensor.spec import TensorSpec, make_spec
-from softmesh.tensor.stacked_copies import aggregate_taken_in, note_aggregate
+from softmesh.tensor.stacked_copies import aggregate_taken_in, note_aggregate, note_host_pieces
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import A_TENSOR, check_readable, composed, gathered_from_ranks, tell_host_use, to_device
@@ -44,6 +44,8 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]:
     if device is None:
         shards = [_plain_host(piece, tensor.spec) for piece in tensor.pieces()]
         note_pieces(tensor, shards, "get_device_tensors")
+        if is_strict():
+            note_host_pieces(tensor, shards)
         if observed():
             emit("get_device_tensors", Kind.PIECES, (tensor,), shards, coords=tensor.view_distribution().coordinates())
         return shards

@@ -52,6 +52,7 @@ _DIVIDES = ("div", "div_", "true_divide", "__floordiv__", "floor_divide", "divid
 _ARRAY_METHODS = ("argmax", "argmin", "argsort", "mean", "max", "min", "all", "any", "sum", "std", "var", "dot", "take")
 Piece = tuple[object, tuple[int, ...]]  # a token of the memory, and the place of a piece in it
 _MADE_WHOLE: weakref.WeakSet[Storage] = weakref.WeakSet()
+_HOST_PIECES: weakref.WeakKeyDictionary[Storage, Piece] = weakref.WeakKeyDictionary()
 _TOKENS: weakref.WeakKeyDictionary[Storage, object] = weakref.WeakKeyDictionary()
 
 
@@ -325,10 +326,19 @@ def is_made_whole(tensor: Tensor) -> bool:
 def piece_of(result: torch.Tensor, shard: Tensor) -> torch.Tensor:
     """The result, which is what `shard` holds, watched if other devices have copies of it."""
     dist, positions = shard.storage.dist, shard.shard_positions
+    if shard.storage in _HOST_PIECES:
+        return _watched(result, piece=_HOST_PIECES[shard.storage])
     if positions is None or not any(own == 1 < n for own, n in zip(dist.extents, dist.grid, strict=True)):
         return result
     token = _TOKENS.setdefault(shard.storage, object())
     return _watched(result, piece=(token, stored_index(dist, positions[0])))
+
+
+def note_host_pieces(whole: Tensor, pieces: Sequence[Tensor]) -> None:
+    """Note what the pieces of a host tensor are copies of."""
+    dist, token = whole.storage.dist, object()
+    if any(own == 1 < n for own, n in zip(dist.extents, dist.grid, strict=True)):
+        _HOST_PIECES.update((one.storage, (token, stored_index(dist, at))) for at, one in enumerate(pieces))
 
 
 def note_aggregate(whole: Tensor, copied: tuple[int, int] | None) -> None:

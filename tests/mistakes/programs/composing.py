@@ -208,6 +208,11 @@ def copies_of_all_devices_are_put_together_in_numpy(mesh):
     np.concatenate([ttnn.to_torch(one).numpy() for one in ttnn.get_device_tensors(batch(mesh))]).sum()
 
 
+@mistake(Told.STRICT, "torch.cat: " + EIGHTFOLD, symptom=TIMES, mend=FORGOTTEN)
+def pieces_of_a_tensor_on_the_host_are_put_together(mesh):
+    torch.cat([one.to_torch() for one in ttnn.get_device_tensors(batch(mesh).cpu())]).sum()
+
+
 @mistake(Told.STRICT, "aggregate_tensor: " + EIGHTFOLD, symptom=TIMES, mend=FORGOTTEN)
 def copies_are_aggregated_and_written_to_a_file(mesh, folder):
     whole = ttnn.aggregate_tensor(batch(mesh).cpu(), ttnn.ConcatMeshToTensor(mesh, dim=0))
