@@ -11,38 +11,78 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import torch
 
 from softmesh.strictness import is_strict
 
 _MOST_JOINS = 1024  # the latest ones are remembered
 _LONGEST = 1 << 18  # of a row that is remembered
-_CALLS = ("cat", "concat", "concatenate")
+_CALLS = ("cat", "concat", "concatenate", "hstack", "vstack", "stack")
 _COPIES = ("reshape", "flatten", "contiguous")  # of blocks that were permuted
+_CHOICES = ("__getitem__", "index_select")  # of all columns, in another order
 # The extents of the pieces, by a digest of a row of the result; none where the row was put in another order.
 _JOINS: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
 
 def watch_joins() -> None:
-    """Watch torch.cat and copies of permuted blocks from now on in strict mode, and leave them alone otherwise."""
+    """Watch torch.cat and what permutes columns from now on in strict mode, and leave them alone otherwise."""
     for name in _CALLS:
         _watch(torch, name, _watched_join)
     for name in _COPIES:
         _watch(torch.Tensor, name, _watched_copy)
+    for name in _CHOICES:
+        _watch(torch.Tensor, name, _watched_choice)
+    _watch(torch, "index_select", _watched_choice)
 
 
-def _watch(
-    owner: Any, name: str, watched: Callable[[Callable[..., torch.Tensor]], Callable[..., torch.Tensor]]
-) -> None:
+_Call = Callable[..., torch.Tensor]
+
+
+def _watch(owner: Any, name: str, watched: Callable[[_Call], _Call]) -> None:
     call = getattr(owner, name)
-    plain = getattr(call, "softmesh_plain", None)
-    if is_strict() and plain is None:
-        setattr(owner, name, watched(call))
-    elif plain is not None and not is_strict():
-        setattr(owner, name, plain)
+    is_ours = getattr(call, "softmesh_watcher", None) is call  # others' wrappers of it copy its attributes
+    if is_strict() and not is_ours:
+        made = watched(call)
+        made.softmesh_watcher = made  # type: ignore[attr-defined]
+        setattr(owner, name, made)
+        register = getattr(torch.jit._builtins, "_register_builtin", None)
+        if owner is torch and register is not None:  # so that torch.jit.script still knows it
+            register(made, f"aten::{name}")
+    elif is_ours and not is_strict():
+        plain = call.__wrapped__
+        if getattr(torch._C.TensorBase, name, None) is plain:
+            delattr(owner, name)  # which is inherited
+        else:
+            setattr(owner, name, plain)
 
 
-def _watched_copy(copy: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _watched_choice(choose: _Call) -> _Call:
+    @wraps(choose)
+    def chosen(values: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = choose(values, *args, **kwargs)
+        if (
+            _is_list(args[-1:])
+            and type(values) is torch.Tensor
+            and _has_values(values)
+            and result.shape == values.shape
+        ):
+            for dim in range(max(values.dim() - 2, 0), values.dim()):
+                if _row(values, dim) != _row(result, dim) and _row(values, dim, True) == _row(result, dim, True):
+                    _remember(_row(result, dim), ())
+        return result
+
+    return chosen
+
+
+def _is_list(key: object) -> bool:
+    """True for places, or for an index that has some."""
+    if isinstance(key, tuple):
+        return any(map(_is_list, key))
+    return isinstance(key, list) or (isinstance(key, torch.Tensor | np.ndarray) and len(key.shape) == 1)
+
+
+def _watched_copy(copy: _Call) -> _Call:
     @wraps(copy)
     def copied(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         result = copy(self, *args, **kwargs)
@@ -50,7 +90,6 @@ def _watched_copy(copy: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
             _note_order(self, result)
         return result
 
-    copied.softmesh_plain = copy  # type: ignore[attr-defined]
     return copied
 
 
@@ -64,21 +103,21 @@ def _note_order(blocks: torch.Tensor, result: torch.Tensor) -> None:
             _remember(_row(row, 1), ())
 
 
-def _watched_join(join: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def _watched_join(join: _Call) -> _Call:
     @wraps(join)
     def joined(*args: Any, **kwargs: Any) -> torch.Tensor:
         result = join(*args, **kwargs)
         pieces = args[0] if args else kwargs.get("tensors", ())
         dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
+        dim = 1 if join.__name__ == "hstack" and result.dim() > 1 else dim
         if isinstance(pieces, list | tuple) and isinstance(dim, int) and _has_values(result):
             with torch._C.DisableTorchFunctionSubclass():  # a tensor that notes how it is used is not used here
-                _note(result, [one.shape[dim] for one in pieces if one.dim() == result.dim()], dim)
+                if join.__name__ == "stack":
+                    _note_stack(result, dim % result.dim())
+                else:
+                    _note(result, [one.shape[dim] for one in pieces if one.dim() == result.dim()], dim)
         return result
 
-    joined.softmesh_plain = join  # type: ignore[attr-defined]
-    register = getattr(torch.jit._builtins, "_register_builtin", None)
-    if register is not None:  # so that torch.jit.script still knows it
-        register(joined, "aten::cat")
     return joined
 
 
@@ -97,7 +136,14 @@ def _has_values(result: object) -> bool:
 def _note(result: torch.Tensor, extents: Sequence[int], dim: int) -> None:
     if len(extents) > 1:
         _remember(_row(result, dim), tuple(extents))
-        _remember(_row(result, dim, in_order=True), ())
+
+
+def _note_stack(result: torch.Tensor, dim: int) -> None:
+    """Remember the rows that a reshape makes of what was stacked: side by side, or part by part in turns."""
+    for first, row in ((1, result.flatten(1)), (0, result.flatten(0, -2).T)) if result.dim() > 2 else ():
+        if first <= dim < first + result.dim() - 1:
+            count = result.shape[dim]
+            _remember(_row(row, 1), (row.shape[1] // count,) * count if dim == first else ())
 
 
 def _remember(key: bytes | None, pieces: tuple[int, ...]) -> None:
@@ -129,5 +175,4 @@ def pieces_along(values: torch.Tensor, dim: int) -> tuple[int, ...] | None:
     """The extents of what was joined along a dim of this tensor; () if it was put in another order, None if unknown."""
     if not _JOINS:
         return None
-    found = _JOINS.get(_row(values, dim) or b"")
-    return _JOINS.get(_row(values, dim, in_order=True) or b"") if found is None else found
+    return _JOINS.get(_row(values, dim) or b"")

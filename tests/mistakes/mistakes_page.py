@@ -27,8 +27,9 @@ Some mistakes of these kinds nobody can see from inside of the program:
   `functools.partial` and Python before 3.11 leave nothing to compare with.
 - Copies that were put side by side are followed through torch, numpy and lists. What C code makes of a numpy array, and
   what Python makes of single rows or numbers, is not seen.
-- Whether columns were put in order for the devices is known from `torch.cat`, from a permutation that `reshape`,
-  `flatten` or `contiguous` copies, and from nothing else. Other weights count as not in order where pieces are cut.
+- Whether columns were put in order for the devices is known from what joins tensors in torch (`cat`, `stack` and their
+  kin) and from what permutes columns there (`reshape`, `flatten`, `contiguous`, an index). A weight that numpy or a
+  checkpoint has put in order counts as not in order where pieces are cut, and heads are never doubted then.
 - A cache of weights is compared with the tensor that is given. Where a program gives None, one value or a tensor
   without memory, it trusts the file.
 - Memory of the program that a copy reads is compared when the host has waited for the copy. A change that was taken

@@ -23,6 +23,12 @@ torch.vmap(lambda a: torch.cat([a, a]))(x)
 torch.func.grad(lambda a: torch.cat([a, a]).sum())(x)
 torch.fx.symbolic_trace(twice), torch.jit.script(twice)(x), torch.jit.trace(twice, x)
 torch.cat([torch.eye(3).to_sparse()] * 2)
+def blocks(a: torch.Tensor): return torch.stack([a, a]).transpose(0, 2).reshape(-1, 4).flatten()[[1, 0]]
+torch.vmap(blocks)(torch.randn(2, 4, 3)), torch.fx.symbolic_trace(blocks), torch.jit.trace(blocks, x)
+torch.func.grad(lambda a: blocks(a).sum())(x), torch.index_select(x, 1, torch.tensor([2, 0, 1]))
+def turned(a: torch.Tensor): return torch.hstack([a.T.contiguous(), a.T]).index_select(0, torch.tensor([1]))
+torch.jit.script(turned)(x)
+with torch._subclasses.FakeTensorMode(): blocks(torch.randn(4, 3))
 with torch._subclasses.FakeTensorMode(): torch.cat([torch.randn(2, 2)] * 2)
 ones = ttnn.from_torch(torch.ones(32, 32), layout=ttnn.TILE_LAYOUT, device=mesh)
 read = ttnn.to_torch(ones, mesh_composer=ttnn.ConcatMeshToTensor(mesh, 0))
@@ -43,6 +49,18 @@ def test_what_strict_mode_watches_on_the_host_works_as_torch_does(strict, tmp_pa
     environment = {**os.environ, "SOFTMESH_STRICT": strict}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_tensors_have_their_own_methods_again_without_strict_mode(monkeypatch):
+    def methods() -> list[object]:
+        return [vars(torch.Tensor).get(name) for name in ("reshape", "flatten", "contiguous", "__getitem__")]
+
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)):
+        assert None not in methods()
+    monkeypatch.setenv("SOFTMESH_STRICT", "0")
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 2)):
+        assert methods() == [None] * 4
 
 
 def test_a_wrapper_that_others_put_around_torch_cat_stays(monkeypatch):

@@ -162,16 +162,23 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
         return _gated(name, input_tensor, dim, gate)
 
     define.__doc__ = "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
-    operation(name, kind=Kind.ELEMENTWISE, cost=flops_per_element(9), controls="memory_config", floats_only=True)(
-        define
-    )
+    operation(
+        name,
+        kind=Kind.ELEMENTWISE,
+        cost=flops_per_element(9),
+        controls="memory_config",
+        floats_only=True,
+        cuts_columns=True,
+    )(define)
 
 
 for _name, _gate in GATES.items():
     _register(_name, _gate)
 
 
-@operation(kind=Kind.ELEMENTWISE, cost=flops_per_element(13), controls="memory_config", floats_only=True)
+@operation(
+    kind=Kind.ELEMENTWISE, cost=flops_per_element(13), controls="memory_config", floats_only=True, cuts_columns=True
+)
 def geglu(input_tensor: Operand, dim: int = -1, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """The first half of the last dim times gelu of the second; `variant` as in gelu."""
     return _gated("geglu", input_tensor, dim, gelu_function(variant))

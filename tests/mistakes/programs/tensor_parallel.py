@@ -301,11 +301,33 @@ def pieces_that_a_permutation_put_in_order_are_cut_apart(mesh):
         whole.view(64, 3, 4, 32).permute(0, 2, 1, 3).contiguous().view(64, 384),
         whole.unflatten(-1, (3, 4, -1)).transpose(-3, -2).flatten(-3),
         turned.view(3, 4, 32, 64).transpose(0, 1).reshape(384, 64).T.contiguous(),
-        torch.cat([*torch.randn(3, 64, 128)], -1)[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()],
+        whole[:, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()],
+        torch.index_select(whole, 1, torch.arange(384).reshape(3, 4, 32).transpose(0, 1).flatten()),
+        torch.stack([one.reshape(64, 4, 32) for one in torch.randn(3, 64, 128)], dim=2).reshape(64, 384),
     ]
     for weight in in_order:
         query, key, _ = ttnn.split(ttnn.matmul(split(mesh, shape=(1, 32, 64)), columns_of(mesh, weight)), 32, 2)
         ttnn.multiply(query, key)
+
+
+@right
+def gates_and_values_of_each_device_lie_side_by_side(mesh):
+    gate, up = torch.randn(2, 256, 64)
+    weight = torch.cat([part for pair in zip(gate.chunk(4), up.chunk(4), strict=True) for part in pair]).T
+    ttnn.swiglu(ttnn.matmul(split(mesh, shape=(1, 1, 32, 64)), columns_of(mesh, weight)), -1)
+
+
+AS_THEY_STAND = "the 384 columns were joined of 128 + 128 + 128 by torch.cat and cut in 4 parts of 96 as they stand"
+
+
+@mistake(Told.STRICT, AS_THEY_STAND, symptom=ANOTHERS, mend=IN_ORDER)
+def weights_that_hstack_joined_are_made_into_heads(mesh):
+    fused_heads(mesh, torch.hstack([*torch.randn(3, 64, 128)]))
+
+
+@mistake(Told.STRICT, AS_THEY_STAND, symptom=ANOTHERS, mend=IN_ORDER)
+def weights_that_were_stacked_in_a_row_are_made_into_heads(mesh):
+    fused_heads(mesh, torch.stack([*torch.randn(3, 64, 128)], dim=1).reshape(64, 384))
 
 
 @right
