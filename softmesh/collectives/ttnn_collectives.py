@@ -94,7 +94,9 @@ def _is_native_gather(operand: Operand, at: int) -> bool:
     return operand.layout is Layout.TILE and operand.shape[at] % sides.get(at, 1) == 0
 
 
-@collective(kind=Kind.ALL_REDUCE, tuning=f"subdevice_id {_LINKS}", precision="native")
+@collective(
+    kind=Kind.ALL_REDUCE, native="AllReduceAsyncDeviceOperation", tuning=f"subdevice_id {_LINKS}", precision="native"
+)
 def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
     """Every member gets the sum over the group; it is stored once. Without an axis, over one after the other."""
 

@@ -11,10 +11,6 @@ from typing import Any, NamedTuple
 
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.hardware.enums import NativeEnum
-from softmesh.ops.elementwise.binary import BINARY
-from softmesh.ops.elementwise.in_place import IN_PLACE
-from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY
-from softmesh.ops.reduction.reduction import REDUCTIONS
 from softmesh.runtime.command_tensor import CommandTensor
 
 _IN_PYTHON = (
@@ -24,42 +20,8 @@ _IN_PYTHON = (
     "load_tensor",
     "to_torch",
 )  # functions of TT-NN's Python
-_UNARY = frozenset((*UNARY, *PARAMETRIC, "gelu", "sigmoid", "round", "clamp", "clip", "unary_chain", "relu_max"))
-_BINARY = frozenset((*BINARY, *(f"{name}_" for name in IN_PLACE), "div", "divide", "sub", "mul", "pow", "rdiv"))
-_TERNARY = frozenset(("where", "addcmul", "addcdiv", "mac", "lerp"))
-_NAMES = {
-    **dict.fromkeys(_UNARY, "UnaryDeviceOperation"),
-    **dict.fromkeys(_BINARY, "BinaryNgDeviceOperation"),
-    **dict.fromkeys(_TERNARY, "TernaryDeviceOperation"),
-    **dict.fromkeys(REDUCTIONS, "ReduceDeviceOperation"),
-    **dict.fromkeys(("matmul", "linear"), "MatmulDeviceOperation"),
-    **dict.fromkeys(("layer_norm", "rms_norm"), "LayerNormDeviceOperation"),
-    **dict.fromkeys(("permute", "transpose"), "PermuteDeviceOperation"),
-    **dict.fromkeys(("full_like", "moreh_full_like", "ones_like", "zeros_like"), "FullDeviceOperation"),
-    **dict.fromkeys(("assign", "copy"), "CopyDeviceOperation"),
-    **dict.fromkeys(
-        (
-            "transformer.paged_scaled_dot_product_attention_decode",
-            "transformer.scaled_dot_product_attention_decode",
-        ),
-        "SdpaDecodeDeviceOperation",
-    ),
-    "all_reduce": "AllReduceAsyncDeviceOperation",
-    "argmax": "ArgMaxDeviceOperation",
-    "clone": "CloneOperation",
-    "embedding": "EmbeddingsDeviceOperation",
-    "experimental.nlp_concat_heads": "NLPConcatHeadsDeviceOperation",
-    "experimental.nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
-    "experimental.nlp_create_qkv_heads": "NlpCreateHeadsDeviceOperation",
-    "experimental.nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
-    "experimental.create_qkv_heads": "CreateQKVHeadsDeviceOperation",
-    "reshape": "ReshapeViewDeviceOperation",
-    "rms_norm_post_all_gather": "LayerNormPostAllGatherDeviceOperation",
-    "rms_norm_pre_all_gather": "LayerNormPreAllGatherDeviceOperation",
-    "topk": "TopKDeviceOperation",
-    "transformer.scaled_dot_product_attention": "SDPAOperation",
-}
-_WITHOUT_TENSORS = frozenset(name for name, found in _NAMES.items() if found == "FullDeviceOperation")
+_COPY = "CopyDeviceOperation"
+_WITHOUT_TENSORS = "FullDeviceOperation"
 _MOREH = "moreh_"
 _EXACT = "ComputeKernelConfig(math_fidelity=MathFidelity::HiFi4)"  # what moreh ops take where none is given
 
@@ -88,10 +50,11 @@ def native_name(name: str, given: Form | None = None, made: Form | None = None) 
         return f"ttnn.{name}"
     if given is not None and made is not None and (conversion := _CONVERSIONS.get(name)) is not None:
         return conversion(given, made)
-    if name in _NAMES:
-        return _NAMES[name]
-    if name not in OPERATIONS:
-        return f"ttnn::{name.replace('.', '::')}"
+    op = OPERATIONS.get(name)
+    if op is None:
+        return _COPY if name == "copy" else f"ttnn::{name.replace('.', '::')}"
+    if op.definition.native:
+        return op.definition.native
     short = name.rpartition(".")[2]
     return _in_capitals(short) + ("Operation" if short.startswith(_MOREH) else "DeviceOperation")
 
@@ -106,7 +69,7 @@ def _new_memory(given: Form, made: Form) -> str:
         return "ReshardDeviceOperation"
     if was_sharded != is_sharded:
         return "InterleavedToShardedDeviceOperation" if is_sharded else "ShardedToInterleavedDeviceOperation"
-    return "CopyDeviceOperation"
+    return _COPY
 
 
 _CONVERSIONS: dict[str, Callable[[Form, Form], str]] = {"to_layout": _new_layout, "to_memory_config": _new_memory}
@@ -124,7 +87,7 @@ def native_arguments(
         shown += [made.dtype.cpp_name, made.layout.cpp_name, repr(made.memory_config())]
     if name.startswith(_MOREH) and "compute_kernel_config" not in arguments:
         shown.append(_EXACT)
-    tensors = [] if name in _WITHOUT_TENSORS else list(map(tensor_text, inputs))
+    tensors = [] if native_name(name) == _WITHOUT_TENSORS else list(map(tensor_text, inputs))
     return [f"operation_attributes_t({', '.join(shown)})", f"{{{', '.join(tensors)}}}"]
 
 
@@ -139,7 +102,7 @@ def _attributes(name: str, arguments: Mapping[str, Any], inputs: Sequence[Comman
         a, b = (int(str(arguments[dim])) for dim in ("dim1", "dim2"))
         order[a], order[b] = order[b], order[a]
         return {"dims": order}
-    of = {"UnaryDeviceOperation": "op", "BinaryNgDeviceOperation": "binary_op_type"}.get(_NAMES.get(name, ""))
+    of = {"UnaryDeviceOperation": "op", "BinaryNgDeviceOperation": "binary_op_type"}.get(native_name(name))
     return arguments if of is None else {of: name.rstrip("_").upper(), **arguments}
 
 

@@ -41,7 +41,14 @@ Data = torch.Tensor | None
 Fetch = Callable[[slice, Data], tuple[torch.Tensor, torch.Tensor]]
 
 
-@operation(_DECODE, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
+@operation(
+    _DECODE,
+    kind=Kind.ATTENTION,
+    native="SdpaDecodeDeviceOperation",
+    precision="data",
+    controls="memory_config",
+    tuning=TUNING,
+)
 @read_on_cores(cur_pos_tensor=1)
 def scaled_dot_product_attention_decode(
     input_tensor_q: Operand,

@@ -232,6 +232,7 @@ def nlp_create_qkv_heads_segformer(input: Operand) -> Local:
 @operation(
     _CREATE_QKV,
     **_TILED,
+    native="CreateQKVHeadsDeviceOperation",
     controls="memory_config output_tensors",
     cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",

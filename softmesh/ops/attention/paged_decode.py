@@ -188,7 +188,13 @@ def _from_pages(
 
 
 @operation(
-    _PAGED, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING, check=doubt_moved_pages
+    _PAGED,
+    kind=Kind.ATTENTION,
+    native="SdpaDecodeDeviceOperation",
+    precision="data",
+    controls="memory_config",
+    tuning=TUNING,
+    check=doubt_moved_pages,
 )
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
 def paged_scaled_dot_product_attention_decode(

@@ -43,7 +43,12 @@ Data = torch.Tensor | None
 
 
 @operation(
-    _PREFILL, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=f"{TUNING} attn_mask_block_map"
+    _PREFILL,
+    kind=Kind.ATTENTION,
+    native="SDPAOperation",
+    precision="data",
+    controls="memory_config",
+    tuning=f"{TUNING} attn_mask_block_map",
 )
 def scaled_dot_product_attention(
     input_tensor_q: Operand,

@@ -74,6 +74,7 @@ _CREATE = "experimental.nlp_create_qkv_heads"
 @operation(
     _CREATE,
     **_OPTIONS,
+    native="NlpCreateHeadsDeviceOperation",
     controls="memory_config output_tensors",
     needs_tile=True,
     cuts_columns=True,
@@ -161,7 +162,13 @@ def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) 
     return width
 
 
-@operation("experimental.nlp_concat_heads", **_OPTIONS, controls="memory_config", needs_tile=True)
+@operation(
+    "experimental.nlp_concat_heads",
+    **_OPTIONS,
+    native="NLPConcatHeadsDeviceOperation",
+    controls="memory_config",
+    needs_tile=True,
+)
 def nlp_concat_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
     check_rank_4("experimental.nlp_concat_heads", input_tensor, "[batch, heads, sequence, width]")
@@ -192,6 +199,7 @@ _CONCAT_DECODE = "experimental.nlp_concat_heads_decode"
 @operation(
     _CREATE_DECODE,
     **_OPTIONS,
+    native="NLPCreateQKVHeadsDecodeDeviceOperation",
     controls="memory_config output_tensors",
     cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
@@ -266,7 +274,9 @@ def _users_from(users: torch.Tensor, offset: torch.Tensor, size: int) -> torch.T
     return torch.gather(users.expand(*extents, *users.shape[lead:]), -2, index)
 
 
-@operation(_CONCAT_DECODE, **_OPTIONS, controls="memory_config output_tensor")
+@operation(
+    _CONCAT_DECODE, **_OPTIONS, native="NLPConcatHeadsDecodeDeviceOperation", controls="memory_config output_tensor"
+)
 def nlp_concat_heads_decode(
     input_tensor: Operand, *, num_heads: int, sub_core_grids: CoreRangeSet | None = None
 ) -> Local:

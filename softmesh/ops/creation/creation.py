@@ -272,18 +272,36 @@ def _filled(tensor: Operand, layout: Layout | None, constant: float | None = Non
     return Local(compute, as_split, layouts=(layout or tensor.layout,))
 
 
-@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(
+    kind=Kind.CREATION,
+    native="FullDeviceOperation",
+    **_LIKE,
+    tuning="device",
+    positional="dtype layout device memory_config optional_tensor",
+)
 def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     """`fill_value` in the shape and placement of `tensor`."""
     return _filled(tensor, layout)
 
 
-@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(
+    kind=Kind.CREATION,
+    native="FullDeviceOperation",
+    **_LIKE,
+    tuning="device",
+    positional="dtype layout device memory_config optional_tensor",
+)
 def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 0)
 
 
-@operation(kind=Kind.CREATION, **_LIKE, tuning="device", positional="dtype layout device memory_config optional_tensor")
+@operation(
+    kind=Kind.CREATION,
+    native="FullDeviceOperation",
+    **_LIKE,
+    tuning="device",
+    positional="dtype layout device memory_config optional_tensor",
+)
 def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
@@ -311,6 +329,7 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
 
 @operation(
     kind=Kind.CREATION,
+    native="FullDeviceOperation",
     cost=moves_bytes,
     precision="data",
     controls="dtype memory_config",
@@ -329,6 +348,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 @operation(
     kind=Kind.CREATION,
+    native="UnaryDeviceOperation",
     **_OPTIONS,
     controls="memory_config output_tensor",
     tuning="sub_core_grids",

@@ -338,7 +338,9 @@ def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | 
     return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
 
 
-@operation(kind=Kind.COPY, **_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config")
+@operation(
+    kind=Kind.COPY, native="CloneOperation", **_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config"
+)
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""
     return Local(torch.clone, rules.keeping, exact=_same, **in_place_of(input))
@@ -346,6 +348,7 @@ def clone(input: Operand) -> Local:
 
 @operation(
     kind=Kind.COPY,
+    native="CopyDeviceOperation",
     **_OPTIONS,
     controls="memory_config dtype output_tensor queue_id",
     positional="output_tensor",

@@ -96,9 +96,15 @@ def _register_reshape(op: str, controls: str) -> Operation:
         return _seen_as(op, input_tensor, shape, padded_shape)
 
     tuning, aliases = "pad_value sub_core_grids skip_padding_fill", {"logical_shape": "shape"}
-    return operation(op, kind=Kind.RESHAPE, **_OPTIONS, controls=controls, tuning=tuning, argument_aliases=aliases)(
-        define
-    )
+    return operation(
+        op,
+        kind=Kind.RESHAPE,
+        native="ReshapeViewDeviceOperation",
+        **_OPTIONS,
+        controls=controls,
+        tuning=tuning,
+        argument_aliases=aliases,
+    )(define)
 
 
 reshape = _register_reshape("reshape", "memory_config queue_id")
@@ -233,7 +239,13 @@ def _handed_on(operand: Operand) -> Local:
     )
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
+@operation(
+    kind=Kind.MOVEMENT,
+    native="PermuteDeviceOperation",
+    **_OPTIONS,
+    controls="memory_config queue_id",
+    tuning="pad_value",
+)
 def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     order = input_tensor.dims(list(dims), "dims")
     if len(order) != input_tensor.rank:
@@ -252,7 +264,13 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     return Local(compute, rules.permuting(order))
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config queue_id", tuning="pad_value")
+@operation(
+    kind=Kind.MOVEMENT,
+    native="PermuteDeviceOperation",
+    **_OPTIONS,
+    controls="memory_config queue_id",
+    tuning="pad_value",
+)
 def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     a, b = input_tensor.dim(dim1, "dim1"), input_tensor.dim(dim2, "dim2")
     if a == b:

@@ -90,6 +90,7 @@ def activations(several: Sequence[Activation], op: str) -> Callable[[torch.Tenso
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     cost=flops_per_element(8),
     controls="memory_config output_tensor",
     tuning="sub_core_grids",

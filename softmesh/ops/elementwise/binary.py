@@ -197,6 +197,7 @@ def _register(name: str, entry: Binary) -> None:
     operation(
         name,
         kind=entry.kind,
+        native="BinaryNgDeviceOperation",
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
@@ -248,6 +249,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="BinaryNgDeviceOperation",
     cost=flops_per_element(2),
     aliases=("divide",),
     precision="native",
@@ -280,7 +282,12 @@ def div(
 
 
 @operation(
-    kind=Kind.ELEMENTWISE, cost=flops_per_element(2), precision="native", controls=_WITHOUT_DTYPE, tuning=_TUNING
+    kind=Kind.ELEMENTWISE,
+    native="BinaryNgDeviceOperation",
+    cost=flops_per_element(2),
+    precision="native",
+    controls=_WITHOUT_DTYPE,
+    tuning=_TUNING,
 )
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
@@ -290,7 +297,14 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
     return binary_local("rdiv", entry, input_tensor, value)
 
 
-@operation("pow", kind=Kind.ELEMENTWISE, cost=flops_per_element(16), precision="native", tuning=_WITHOUT_CORES)
+@operation(
+    "pow",
+    kind=Kind.ELEMENTWISE,
+    native="BinaryNgDeviceOperation",
+    cost=flops_per_element(16),
+    precision="native",
+    tuning=_WITHOUT_CORES,
+)
 def power(
     input_tensor: Value,
     exponent: Value,
@@ -312,6 +326,7 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="TernaryDeviceOperation",
     precision="data",
     controls=_WITHOUT_DTYPE,
     tuning="sub_core_grids",

@@ -135,9 +135,8 @@ def _register(name: str, entry: Binary) -> None:
     define.__doc__ = f"{name} of both, written into the first; returns it."
     written = "input_tensor_a" if is_by_tensor else "input_a"
     cost = flops_per_element(entry.steps)
-    operation(
-        op, kind=entry.kind, same_as=name, cost=cost, updates=written, aliases=_ALIASES.get(name, ()), **_OPTIONS
-    )(define)
+    names: dict[str, Any] = {"same_as": name, "native": "BinaryNgDeviceOperation", "aliases": _ALIASES.get(name, ())}
+    operation(op, kind=entry.kind, cost=cost, updates=written, **names, **_OPTIONS)(define)
 
 
 for _name, _entry in IN_PLACE.items():

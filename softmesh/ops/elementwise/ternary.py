@@ -28,6 +28,7 @@ from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 
 _THREE: dict[str, Any] = {
     "kind": Kind.ELEMENTWISE,
+    "native": "TernaryDeviceOperation",
     "cost": flops_per_element(3),
     "controls": "memory_config output_tensor",
     "program_key": scalar_free_program,

@@ -136,6 +136,7 @@ def _register(name: str, entry: Unary) -> Operation:
     return operation(
         name,
         kind=entry.kind,
+        native="UnaryDeviceOperation",
         cost=flops_per_element(entry.steps),
         precision="native",
         controls=_CONTROLS,
@@ -167,6 +168,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     cost=flops_per_element(12),
     precision="native",
     floats_only=True,
@@ -181,6 +183,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     cost=flops_per_element(8),
     precision="native",
     floats_only=True,
@@ -207,7 +210,12 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
 
 
 @operation(
-    kind=Kind.ELEMENTWISE, precision="native", controls=_CONTROLS, tuning=_TUNING, program_key=elementwise_program
+    kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
+    precision="native",
+    controls=_CONTROLS,
+    tuning=_TUNING,
+    program_key=elementwise_program,
 )
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     if not input_tensor.is_float:
@@ -217,6 +225,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     cost=flops_per_element(9),
     precision="native",
     floats_only=True,
@@ -228,7 +237,9 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha), rules.elementwise)
 
 
-@operation(kind=Kind.ELEMENTWISE, precision="native", aliases=("clip",), controls=_CONTROLS)
+@operation(
+    kind=Kind.ELEMENTWISE, native="UnaryDeviceOperation", precision="native", aliases=("clip",), controls=_CONTROLS
+)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     if min is None and max is None:
@@ -246,13 +257,21 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     return torch.clamp(x.expand(broadcast_shapes(x.shape, *bounds)) if bounds else x, low, high)
 
 
-@operation("round", kind=Kind.ELEMENTWISE, precision="native", controls=_CONTROLS, tuning=_TUNING)
+@operation(
+    "round",
+    kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
+    precision="native",
+    controls=_CONTROLS,
+    tuning=_TUNING,
+)
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
 
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     cost=flops_per_element(10),
     precision="native",
     floats_only=True,
@@ -376,6 +395,7 @@ PARAMETRIC: dict[str, Callable[..., torch.Tensor]] = {
 _unary = partial(
     operation,
     kind=Kind.ELEMENTWISE,
+    native="UnaryDeviceOperation",
     controls="memory_config output_tensor",
     tuning="sub_core_grids",
     floats_only=True,
@@ -467,7 +487,7 @@ def xielu(input_tensor: Operand, *, alpha_p: float = 0.8, alpha_n: float = 0.8) 
     return _local("xielu", alpha_p, alpha_n)
 
 
-@_unary()
+@_unary(native="")
 def alt_complex_rotate90(input_tensor: Operand) -> Local:
     """Pairs (real, imaginary) along the last dim, multiplied by i."""
     if not input_tensor.rank or input_tensor.shape[-1] % 2:
@@ -483,7 +503,7 @@ def multigammaln(input_tensor: Operand) -> Local:
     return Local(multigammaln_function, rules.elementwise)
 
 
-@_plain(cost=flops_per_element(32))
+@_plain(native="UnaryDeviceOperation", cost=flops_per_element(32))
 def polygamma(input_tensor: Operand, k: int) -> Local:
     """The k-th derivative of digamma, k from 1 to 10."""
     if not 1 <= k <= _MAX_POLYGAMMA:

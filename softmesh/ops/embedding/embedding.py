@@ -55,6 +55,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
 
 @operation(
     kind=Kind.LOOKUP,
+    native="EmbeddingsDeviceOperation",
     cost=moves_bytes,
     precision="data",
     controls="dtype memory_config output_tensor queue_id",

@@ -161,6 +161,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
 
 @operation(
     kind=Kind.PRODUCT,
+    native="MatmulDeviceOperation",
     factors=(0, 1),
     controls=_CONTROLS,
     tuning=_TUNING,
@@ -186,6 +187,7 @@ def matmul(
 
 @operation(
     kind=Kind.PRODUCT,
+    native="MatmulDeviceOperation",
     factors=(0, 1),
     controls=_CONTROLS,
     check_targets=check_own_output,

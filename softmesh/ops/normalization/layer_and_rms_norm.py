@@ -197,6 +197,7 @@ def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = 
         controls="memory_config",
         floats_only=True,
         tuning=tuning,
+        native="LayerNormDeviceOperation",
         operation_class=_InPlaceNorm,
     )(define)
 
@@ -348,6 +349,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     operation(
         f"{norm}_pre_all_gather",
         kind=Kind.NORM,
+        native="LayerNormPreAllGatherDeviceOperation",
         cost=flops_per_element(2),
         controls="memory_config",
         tuning=tuning,
@@ -356,6 +358,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     operation(
         f"{norm}_post_all_gather",
         same_as=norm,
+        native="LayerNormPostAllGatherDeviceOperation",
         kind=Kind.NORM,
         cost=flops_per_element(4),
         controls="memory_config dtype",

@@ -113,7 +113,9 @@ def _register(name: str, entry: Reduction) -> None:
         return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
-    operation(name, kind=Kind.REDUCTION, controls="memory_config", tuning=_TUNING)(define)
+    operation(name, kind=Kind.REDUCTION, native="ReduceDeviceOperation", controls="memory_config", tuning=_TUNING)(
+        define
+    )
 
 
 for _name, _entry in REDUCTIONS.items():
@@ -195,6 +197,7 @@ def _check_indices_target(definition: Definition, call: BoundCall) -> None:
 
 @operation(
     kind=Kind.SELECTION,
+    native="ArgMaxDeviceOperation",
     cost=flops_per_element(_SCALAR_COMPARISON),
     controls="memory_config output_tensor",
     tuning="sub_core_grids enable_secondary_dm use_multicore",
@@ -261,6 +264,7 @@ def _check_topk_indices(values: Operand, at: int, indices: Operand) -> None:
 
 @operation(
     kind=Kind.SELECTION,
+    native="TopKDeviceOperation",
     cost=flops_per_element(_BITONIC_SORT),
     controls="memory_config output_tensor",
     tuning="sub_core_grids stable",
