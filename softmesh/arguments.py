@@ -172,9 +172,9 @@ def kind_of(hint: Any) -> Kind:
         return _NAMED_KINDS[hint]
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        kinds = [kind_of(part) for part in parts]
-        told = [kind_of(part).wanted for part in parts if not (part is int and float in parts)]
-        return Kind(lambda value: any(kind.fits(value) for kind in kinds), " or ".join(told))
+        kinds = {part: kind_of(part) for part in parts}
+        told = [kind.wanted for part, kind in kinds.items() if not (part is int and float in parts)]
+        return Kind(lambda value: any(kind.fits(value) for kind in kinds.values()), " or ".join(told))
     if origin in (Sequence, list):
         each = kind_of(parts[0])
         return Kind(
@@ -190,16 +190,18 @@ def kind_of(hint: Any) -> Kind:
 
 
 @cache
-def argument_kinds(function: Callable[..., Any]) -> dict[str, Kind]:
-    return {name: kind_of(hint) for name, hint in get_type_hints(function).items()}
+def argument_kind(function: Callable[..., Any], name: str) -> Kind:
+    """The kind of one argument. Its annotation is not read before a call gives it: most calls give few."""
+    alone = types.SimpleNamespace(__annotations__={name: function.__annotations__[name]}, __wrapped__=function)
+    return kind_of(get_type_hints(alone)[name])
 
 
 def check_kinds(where: str, function: Callable[..., Any], arguments: Mapping[str, object]) -> None:
     """Whether these are what the annotations of the function say."""
-    kinds = argument_kinds(function)
     for name, value in arguments.items():
-        if not kinds[name].fits(value):
-            raise refused(where, f"{name} must be {kinds[name].wanted}, got {described(value)}")
+        kind = argument_kind(function, name)
+        if not kind.fits(value):
+            raise refused(where, f"{name} must be {kind.wanted}, got {described(value)}")
 
 
 class ArgumentNames:

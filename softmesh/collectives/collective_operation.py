@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from softmesh.arguments import check_kinds, described, refused
+from softmesh.arguments import described, refused
 from softmesh.collectives.argument_checks import (
     KIND_OF,
     KINDS,
@@ -71,9 +71,7 @@ from softmesh.tensor.tensor import Tensor
 class CollectivePlanner(Planner):
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         self._check_forms()
-        arguments = self._described()
-        check_kinds(self.op.name, self.op.define, arguments)
-        declared: CollectiveSpec = self.op.define(**arguments)
+        declared: CollectiveSpec = self.op.define(**self._described())
         device = self.tensors[0].device()
         assert device is not None
         check_fabric(self.op.name, device, declared)

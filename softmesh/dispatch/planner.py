@@ -41,6 +41,7 @@ from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, 
 from softmesh.placement.rules import Situation, UsesPartial, labelled, opaque, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
+from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import FACTS, DataType, Layout
 from softmesh.tensor.footprint import keeps_pages
 from softmesh.tensor.result_shards import shards_fit
@@ -60,9 +61,7 @@ class Planner:
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan, and the results of running it once (None for an op that writes in place)."""
         self._check_forms()
-        arguments = self._described()
-        check_kinds(self.op.name, self.op.define, arguments)
-        local = self.op.define(**arguments)
+        local = self.op.define(**self._described())
         held = [tensor.view_distribution() for tensor in self.tensors]
         dists, moves = bring_together(held)
         computed_as = local.computed_as
@@ -114,7 +113,7 @@ class Planner:
         shapes = [tuple(tensor.shape) for tensor in self.tensors]
         if local.broadcast_rank:
             try:
-                return tuple(torch.broadcast_shapes(*shapes))
+                return broadcast_shapes(*shapes)
             except RuntimeError:  # the op itself will tell
                 return shapes[0]
         if self.op.name in PRODUCTS and len(shapes) > 1:
@@ -171,7 +170,7 @@ class Planner:
                 )
 
     def _described(self) -> dict[str, Any]:
-        """The definition's arguments: tensors as Operands, everything else as it is."""
+        """The definition's arguments, checked: tensors as Operands, everything else as it is."""
         signature = self.op.signature
         attributes = signature.named(self.values, signature.attribute_at)
         arguments = {name: _plain(value) for name, value in attributes.items()}
@@ -180,6 +179,9 @@ class Planner:
                 arguments[name] = [self._operand(f"{name}[{i}]", item) for i, item in enumerate(value)]
             else:
                 arguments[name] = self._operand(name, value)
+        defaults = zip(signature.names, signature.defaults, strict=True)
+        is_default = {name for name, default in defaults if arguments.get(name) is default}
+        check_kinds(self.op.name, self.op.define, {n: v for n, v in arguments.items() if n not in is_default})
         return arguments
 
     def _operand(self, name: str, value: Any) -> Any:

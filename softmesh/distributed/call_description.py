@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from softmesh.arguments import check_kinds
 from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
@@ -107,7 +106,6 @@ class _ShapeInference(Planner):
     def form(self, operands: Sequence[Operand], shape_of: ShapeOf) -> Form:
         self._check_forms()
         arguments = self._described()
-        check_kinds(self.op.name, self.op.define, arguments)
         local = self.op.define(**arguments)
         shape = shape_of(local, arguments, operands)
         if shape is None:  # torch takes a second to get ready for tensors without values
