@@ -2,8 +2,8 @@
 
 A compiled call (see dispatch.call_cache) asks nothing of the world but whether its operands are like those it was
 compiled for. That the mesh is open and has these memory pools, that no trace is captured, which programs are loaded,
-which fabric and options are set: whoever changes one of these calls `invalidate`, and every cache of compiled calls
-starts over at its next use.
+which fabric and options are set, whether strict mode is on: whoever changes one of these calls `invalidate`, and every
+cache of compiled calls starts over at its next use.
 """
 
 from __future__ import annotations

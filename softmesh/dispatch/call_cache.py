@@ -17,7 +17,7 @@ from weakref import ref
 
 import torch
 
-from softmesh import epoch
+from softmesh import epoch, strictness
 from softmesh.arguments import KEPT_WEAKLY, exact_key
 from softmesh.callsite import raw_call_site
 from softmesh.dispatch.definition import Definition
@@ -31,7 +31,7 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS
 from softmesh.runtime.memory.allocations import Claim
 from softmesh.runtime.queues.queue_id import current_queue
-from softmesh.strictness import LENIENT, is_strict
+from softmesh.strictness import ENVIRONMENT, LENIENT, STRICT
 from softmesh.tensor.footprint import room_for
 from softmesh.tensor.persistent_results import note_views
 from softmesh.tensor.storage import Storage
@@ -99,6 +99,8 @@ class CallCache:
 
     def look_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """The call, with what was compiled for it, if anything was; None where nothing can be."""
+        if ENVIRONMENT.get(STRICT) is not strictness.compiled_under:
+            strictness.note_setting()
         now = epoch.current
         if self._epoch != now:
             self._known.clear()
@@ -283,15 +285,6 @@ class CompiledCall:
         )
 
 
-class DoubtedCall(CompiledCall):
-    """One of which there is something to say in strict mode, which a program may enter at any time."""
-
-    __slots__ = ()
-
-    def run(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return NotImplemented if is_strict() else super().run(call, args, kwargs)
-
-
 def compiled(
     definition: Definition,
     plan: Plan,
@@ -322,8 +315,7 @@ def compiled(
         else:
             slots.append((None, value))
     named = None if definition.present is None else bound.named
-    kind = DoubtedCall if plan.doubts or plan.open_doubts or plan.doubts_of_values else CompiledCall
-    return kind(definition, plan, tuple(slots), call, named, shared)
+    return CompiledCall(definition, plan, tuple(slots), call, named, shared)
 
 
 def _is_plain(definition: Definition, plan: Plan, bound: BoundCall, call: Call) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ import softmesh as ttnn
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.signature import Signature
 from softmesh.runtime.commands import Command, attach, detach
+from softmesh.strictness import listening
 
 
 @pytest.fixture(scope="module")
@@ -333,3 +335,48 @@ def test_a_semaphore_that_is_dropped_gives_its_memory_back_though_calls_with_it_
             gathered()
     gc.collect()
     assert used() == before
+
+
+# -- strict mode -------------------------------------------------------------------------------------
+
+
+def warnings_of(call: Callable[[], object]) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(warning.message) for warning in caught]
+
+
+def test_calls_compiled_before_strict_mode_are_checked_in_it(grid, monkeypatch):
+    x, full = put(random(4, 8), grid, (S(1), R)), put(torch.full((4, 8), 512.0), grid, dtype=ttnn.bfloat16)
+    lines = {"softmax: dim 1 is split": lambda: ttnn.softmax(x, 1), "nothing changes": lambda: ttnn.add(full, 1.0)}
+    for _ in range(2):
+        for call in lines.values():
+            assert warnings_of(call) == []
+    for strict in ("1", "1", "0", "1"):
+        monkeypatch.setenv("SOFTMESH_STRICT", strict)
+        for said, call in lines.items():
+            assert [said in text for text in warnings_of(call)] == [True] * int(strict)
+    monkeypatch.delenv("SOFTMESH_STRICT")
+    for call in lines.values():
+        assert warnings_of(call) == []
+
+
+def test_a_listener_hears_of_calls_compiled_before_it_came(grid):
+    x = put(random(4, 8), grid, (S(1), R))
+    for _ in range(2):
+        ttnn.softmax(x, 1)
+    heard: list[str] = []
+    with listening(lambda text, warning: heard.append(text)):
+        ttnn.softmax(x, 1)
+    assert "softmax: dim 1 is split" in heard[0]
+    ttnn.softmax(x, 1)
+    assert len(heard) == 1
+
+
+def test_a_call_that_strict_mode_warns_of_is_compiled_outside_of_it(grid, long_ways):
+    x = put(random(4, 8), grid, (S(1), R))
+    OPERATIONS["softmax"].forget_plans()
+    for _ in range(3):
+        ttnn.softmax(x, 1)
+    assert long_ways == ["softmax"]

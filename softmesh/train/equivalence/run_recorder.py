@@ -12,7 +12,7 @@ from softmesh.autograd.function import Function
 from softmesh.errors import MeshError, PartialWarning, SoftmeshWarning
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement
 from softmesh.runtime.commands import Command, observe
-from softmesh.strictness import DOUBT_HEARERS
+from softmesh.strictness import listening
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.equivalence.values import Value
 from softmesh.train.module import WATCHERS, Module
@@ -102,14 +102,10 @@ class Run:
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
-        with warnings.catch_warnings(record=True) as warned, observe(self):
+        with warnings.catch_warnings(record=True) as warned, observe(self), listening(self._hear):
             warnings.simplefilter("always")
             self._warned, self._warnings_seen = warned, 0
-            DOUBT_HEARERS.append(self._hear)
-            try:
-                yield
-            finally:
-                DOUBT_HEARERS.remove(self._hear)
+            yield
         for other in warned:
             if not issubclass(other.category, PartialWarning):
                 warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
