@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from softmesh.dispatch.part_work import OF_KIND, UNNOTICED, PartWork
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.roles import READ, WRITTEN, WRITTEN_REMOTELY, Role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
@@ -100,6 +101,8 @@ class Definition:
     same_as: str = ""  # the op that computes the same, where this is another form of it
     places: str = ""  # the arguments that say where it writes, as Python numbers
     rows_by: str = ""  # the operand that holds the numbers of rows, also as floats
+    part_work: PartWork | None = None  # where it does not follow from the kind
+    statistics: int = 0  # columns that it reads of each device that a row is split over
     cuts_columns: bool = False  # into what may be several tensors side by side: queries, keys and values
     joins_columns: bool = False  # of several operands, on each device
     draws: bool = False  # its last operand holds random streams, which advance as it runs
@@ -135,6 +138,11 @@ class Definition:
 
     def role(self, argument: str) -> Role:
         return self.roles.get(argument, Role.READS)
+
+    @property
+    def along_a_split(self) -> PartWork:
+        """The work of each device where the dim that the op works along is split."""
+        return self.part_work or OF_KIND.get(self.kind, UNNOTICED)
 
     @property
     def changes_in_place(self) -> bool:

@@ -355,10 +355,10 @@ class Planner:
         operands = list(zip(shapes, dists, strict=True))
         named = [(name, *pair) for name, pair in self._named_pairs(operands).items()]
         if not (local.broadcast_rank or self.op.name in PRODUCTS):
-            special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op.name, operands)]
+            special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op, operands)]
             special += of_pairs(self.op.name, self._named_pairs(operands), found[0])
             is_opaque = local.rule is opaque
-            plain = () if local.is_seamless else of_split_dims(self.op.name, operands, found[0], is_opaque)
+            plain = () if local.is_seamless else of_split_dims(self.op, operands, found[0], is_opaque)
             special = special or list(plain)
             alike = [one for one in named if one[1] == shapes[0]]  # element by element, where nothing else is known
             yield from special or (() if is_opaque else of_crossed_splits(self.op.name, alike, found[0], fewest=2))
@@ -403,7 +403,7 @@ class Planner:
         """Of a prefill: the rows of a decode step are no positions."""
         given = self.op.signature.named(self.values, self.op.signature.attribute_at)
         is_step = given.get("is_decode_mode") or given.get("token_index") is not None
-        return () if is_step else of_angles(self.op.name, operands, found)
+        return () if is_step else of_angles(self.op, operands, found)
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
@@ -266,6 +267,7 @@ _PLAIN = "experimental.attn_matmul"
 _GROUPED = "experimental.group_attn_matmul"
 _CACHED = "experimental.attn_matmul_from_cache"
 _OPTIONS: dict[str, Any] = {
+    "part_work": part_work.UNNOTICED,
     "kind": Kind.ATTENTION,
     "tuning": "compute_with_storage_grid_size compute_kernel_config",
     "needs_tile": True,

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -32,6 +33,7 @@ def _with_state(op: str, made: Any, given: dict[str, Any]) -> Any:
 @operation(
     _CHUNKED,
     kind=Kind.ATTENTION,
+    part_work=part_work.BEGINS_ANEW,
     controls="memory_config",
     tuning=_TUNING,
     present=_with_state,

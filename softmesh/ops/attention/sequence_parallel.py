@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
@@ -74,7 +75,7 @@ def _check_causal(is_causal: bool, has_joint: bool, has_sink: bool) -> None:
         raise MeshError(f"{JOINT}: attention_sink goes with is_causal=True.")
 
 
-@operation(JOINT, kind=Kind.ATTENTION, controls="", tuning="")
+@operation(JOINT, kind=Kind.ATTENTION, part_work=part_work.UNNOTICED, controls="", tuning="")
 def ring_joint_attention(
     q: Operand,
     k: Operand,
@@ -141,7 +142,7 @@ def _result_dtype(q: Operand) -> DataType:
     return DataType.FLOAT32 if q.dtype is DataType.FLOAT32 else DataType.BFLOAT16
 
 
-@operation(LATENT, kind=Kind.ATTENTION, controls="", tuning="")
+@operation(LATENT, kind=Kind.ATTENTION, part_work=part_work.UNNOTICED, controls="", tuning="")
 def ring_latent_attention(
     q: Operand,
     kv: Operand,
@@ -200,6 +201,7 @@ def _ring_rule(outputs: int, joint: bool = False, place_at: int = 3) -> rules.Ru
 @operation(
     DISTRIBUTED,
     kind=Kind.ATTENTION,
+    part_work=part_work.UNNOTICED,
     precision="data",
     controls="memory_config",
     tuning="program_config compute_kernel_config",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.argument_forms import ON_MESH_AXES
 from softmesh.dispatch.cost_rules import flops_per_element, matmul_cost
 from softmesh.dispatch.operand import Operand, Value
@@ -42,7 +43,14 @@ _NOTHING = 2**32 - 1  # the index of no key
 Data = torch.Tensor | None
 
 
-@operation(SCORE, kind=Kind.ATTENTION, controls="", tuning="program_config compute_kernel_config", **ON_MESH_AXES)
+@operation(
+    SCORE,
+    kind=Kind.ATTENTION,
+    part_work=part_work.UNNOTICED,
+    controls="",
+    tuning="program_config compute_kernel_config",
+    **ON_MESH_AXES,
+)
 def indexer_score_dsa(
     q: Operand,
     k: Operand,

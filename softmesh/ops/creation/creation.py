@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked, checked_function, checked_int, checked_shape, described, refused
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Definition, Marking
 from softmesh.dispatch.operand import Operand, Value
@@ -409,13 +410,13 @@ def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local
     return Local(lambda x: cut(x, diagonal), rule)
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
 def tril(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 above the diagonal of the last two dims."""
     return _triangle("tril", input_tensor, diagonal, is_lower=True)
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
 def triu(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 below the diagonal of the last two dims."""
     return _triangle("triu", input_tensor, diagonal, is_lower=False)

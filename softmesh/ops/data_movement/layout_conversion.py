@@ -10,6 +10,7 @@ import torch
 
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
@@ -173,7 +174,13 @@ def tilize_with_zero_padding(input_tensor: Operand) -> Local:
     return Local(_same, rules.keeping, layouts=(Layout.TILE,))
 
 
-@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config dtype", tuning="use_multicore sub_core_grids")
+@operation(
+    kind=Kind.LAYOUT,
+    part_work=part_work.PADS,
+    **_OPTIONS,
+    controls="memory_config dtype",
+    tuning="use_multicore sub_core_grids",
+)
 def tilize_with_val_padding(input_tensor: Operand, output_tensor_shape: Sequence[int], pad_value: float) -> Local:
     """Row-major to tiles, padded up to `output_tensor_shape`; the values stay the logical ones."""
     wanted, shape = [int(n) for n in output_tensor_shape], input_tensor.shape or (1, 1)

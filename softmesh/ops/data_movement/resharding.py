@@ -10,6 +10,7 @@ import torch
 
 from softmesh.arguments import checked_function
 from softmesh.cores import CoreCoord, CoreRangeSet
+from softmesh.dispatch import part_work
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments
@@ -288,7 +289,13 @@ def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
         )
 
 
-@operation("experimental.broadcast_to", kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output")
+@operation(
+    "experimental.broadcast_to",
+    kind=Kind.MOVEMENT,
+    part_work=part_work.REPEATS,
+    **_OPTIONS,
+    controls="memory_config output",
+)
 def broadcast_to(input: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`, adding dims in front."""
     sizes, rank = [int(n) for n in output_shape], input.rank

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation, operation
+from softmesh.dispatch.part_work import PartWork
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import listed
 from softmesh.errors import ArgumentError, MeshError
@@ -111,13 +113,20 @@ reshape = _register_reshape("reshape", "memory_config queue_id")
 _register_reshape("experimental.quasar.reshape", "memory_config")
 
 
-@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, part_work=part_work.RESHAPES, **_OPTIONS, controls="")
 def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
     return _view("view", input_tensor, shape)
 
 
-@operation("experimental.view", kind=Kind.RESHAPE, **_OPTIONS, controls="", argument_aliases={"N": "shape"})
+@operation(
+    "experimental.view",
+    kind=Kind.RESHAPE,
+    part_work=part_work.RESHAPES,
+    **_OPTIONS,
+    controls="",
+    argument_aliases={"N": "shape"},
+)
 def experimental_view(
     input_tensor: Operand,
     shape: Sequence[int] | int,
@@ -281,7 +290,7 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="", cuts_columns=True)
+@operation(kind=Kind.MOVEMENT, part_work=part_work.CUTS_PLACES, **_OPTIONS, controls="", cuts_columns=True)
 def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -311,7 +320,12 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
 
 
 @operation(
-    kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids", joins_columns=True
+    kind=Kind.MOVEMENT,
+    part_work=part_work.JOINS,
+    **_OPTIONS,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+    joins_columns=True,
 )
 def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
     """Join several tensors along `dim`, on each device.
@@ -358,7 +372,7 @@ def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
         raise MeshError(f"concat: groups={groups} must divide {[part.shape[-1] for part in parts]}, the widths.")
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="")
+@operation(kind=Kind.MOVEMENT, part_work=part_work.JOINS, **_OPTIONS, controls="")
 def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     parts = [input_tensors] if isinstance(input_tensors, Operand) else list(input_tensors)
     first = parts[0]
@@ -381,7 +395,14 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     return Local(compute, rule)
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config", cuts_columns=True, results="list[Tensor]")
+@operation(
+    kind=Kind.MOVEMENT,
+    part_work=part_work.CUTS_PIECES,
+    **_OPTIONS,
+    controls="memory_config",
+    cuts_columns=True,
+    results="list[Tensor]",
+)
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -407,7 +428,14 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     )
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="", cuts_columns=True, results="list[Tensor]")
+@operation(
+    kind=Kind.MOVEMENT,
+    part_work=part_work.CUTS_PIECES,
+    **_OPTIONS,
+    controls="",
+    cuts_columns=True,
+    results="list[Tensor]",
+)
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)
@@ -418,7 +446,13 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     return _split(input_tensor, d, [min(size, n - start) for start in range(0, n, max(size, 1))])
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config optional_output_tensor", tuning="implementation")
+@operation(
+    kind=Kind.MOVEMENT,
+    part_work=part_work.REPEATS,
+    **_OPTIONS,
+    controls="memory_config optional_output_tensor",
+    tuning="implementation",
+)
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank
@@ -446,7 +480,7 @@ def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
     return Local(lambda x: x.repeat_interleave(repeats, at), rules.repeating_each([d]))
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, part_work=part_work.REPEATS, **_OPTIONS, controls="memory_config")
 def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`; -1 keeps an extent."""
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
@@ -468,7 +502,10 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     return Local(compute, rules.resizing(touched, shift=added))
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
+_ROLLS = PartWork("moves what leaves its own part to the other end of it, and not to its neighbour")
+
+
+@operation(kind=Kind.MOVEMENT, part_work=_ROLLS, **_OPTIONS, controls="memory_config")
 def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence[int] | None = None) -> Local:
     """Rotate along dims; without `dim`, the flattened tensor."""
     rank = input_tensor.rank

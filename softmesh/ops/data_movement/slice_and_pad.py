@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.arguments import refused
+from softmesh.dispatch import part_work
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import Arguments, Definition
@@ -135,6 +136,7 @@ _slice_by_device = Operation(
 @operation(
     "slice",
     kind=Kind.MOVEMENT,
+    part_work=part_work.CUTS_PLACES,
     **_OPTIONS,
     controls="memory_config output_tensor queue_id",
     tuning=_TUNING,
@@ -245,6 +247,7 @@ def slice_write(
 @operation(
     "experimental.padded_slice",
     kind=Kind.MOVEMENT,
+    part_work=part_work.CUTS_PLACES,
     cost=moves_bytes,
     precision="data",
     controls="memory_config output_tensor",
@@ -293,6 +296,7 @@ def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
 
 @operation(
     kind=Kind.MOVEMENT,
+    part_work=part_work.PADS,
     **_PAD_OPTIONS,
     controls="memory_config",
     tuning="use_multicore sub_core_grids",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -116,6 +117,7 @@ GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    part_work=part_work.CUTS_PIECES,
     cost=flops_per_element(24),
     controls="memory_config",
     tuning="sub_core_grids sub_device_id",
@@ -178,7 +180,12 @@ for _name, _gate in GATES.items():
 
 
 @operation(
-    kind=Kind.ELEMENTWISE, cost=flops_per_element(13), controls="memory_config", floats_only=True, cuts_columns=True
+    kind=Kind.ELEMENTWISE,
+    part_work=part_work.CUTS_PIECES,
+    cost=flops_per_element(13),
+    controls="memory_config",
+    floats_only=True,
+    cuts_columns=True,
 )
 def geglu(input_tensor: Operand, dim: int = -1, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """The first half of the last dim times gelu of the second; `variant` as in gelu."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -120,6 +121,7 @@ def embedding(
 
 @operation(
     kind=Kind.LOOKUP,
+    part_work=part_work.UNNOTICED,
     cost=moves_bytes,
     controls="dtype memory_config output_tensor",
     reads="output_gradient_tensor",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.argument_forms import ON_MESH_AXES
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand, Value
@@ -247,7 +248,13 @@ def rotary_embedding_llama(
     return Local(compute, rule)
 
 
-@operation(_FUSED, kind=Kind.ROTARY, **_OPTIONS | {"controls": ""}, results="tuple[Tensor, Tensor]")
+@operation(
+    _FUSED,
+    kind=Kind.ROTARY,
+    part_work=part_work.UNNOTICED,
+    **_OPTIONS | {"controls": ""},
+    results="tuple[Tensor, Tensor]",
+)
 def rotary_embedding_llama_fused_qk(
     q_input_tensor: Operand,
     k_input_tensor: Operand,
@@ -317,6 +324,7 @@ Data = torch.Tensor | None
 @operation(
     _INDEXED,
     kind=Kind.ROTARY,
+    part_work=part_work.UNNOTICED,
     cost=flops_per_element(4),
     precision="data",
     controls="memory_config",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments
 from softmesh.dispatch.operand import Operand
@@ -31,6 +32,7 @@ def _weights(target: torch.Tensor, weight: torch.Tensor | None, classes: int, ig
 
 @operation(
     kind=Kind.LOSS,
+    part_work=part_work.TAKES_LOSS,
     cost=flops_per_element(2),
     controls="output_tensor memory_config",
     tuning="divisor_tensor compute_kernel_config",

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -77,6 +78,7 @@ def _slopes(
 
 @operation(
     kind=Kind.NORM,
+    part_work=part_work.UNNOTICED,
     cost=flops_per_element(16),
     controls="memory_config",
     tuning="input_grad gamma_grad beta_grad compute_kernel_config",
@@ -166,7 +168,7 @@ def moreh_group_norm(
     return Local(on_each_device(one, input, gamma, beta), rules.opaque)
 
 
-@operation(kind=Kind.NORM, **_group_options(_GRADIENTS, ""), reads="output_grad")
+@operation(kind=Kind.NORM, part_work=part_work.UNNOTICED, **_group_options(_GRADIENTS, ""), reads="output_grad")
 def moreh_group_norm_backward(
     output_grad: Operand,
     input: Operand,

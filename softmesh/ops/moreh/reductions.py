@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from softmesh.arguments import checked_ints
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
@@ -143,7 +144,7 @@ def _norm(x: torch.Tensor, p: float, dims: list[int], keepdim: bool) -> torch.Te
     return size.pow(p).sum(dims, keepdim=keepdim).pow(1 / p)
 
 
-@_reduced(floats_only=True)
+@_reduced(part_work=part_work.NORMALIZES, floats_only=True)
 def moreh_norm(input: Operand, p: float, *, dim: Dims = None, keepdim: bool = False) -> Local:
     """The p-norm along the dims, of all of them by default."""
     dims = _from_end(input, dim)
@@ -237,6 +238,7 @@ def _register(name: str) -> None:
     operation(
         f"{name}_backward",
         kind=Kind.NORM,
+        part_work=part_work.UNNOTICED,
         controls="memory_config",
         tuning=f"input_grad_tensor {tuning}",
         reads="output_tensor output_grad_tensor",

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 
 from softmesh.arguments import checked_function
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -28,7 +29,14 @@ def _check_channels(images: Operand, *others: Operand | None) -> None:
             raise MeshError(f"batch_norm: {operand.name} {list(operand.shape)} must be {list(wanted)}.")
 
 
-@operation("batch_norm", kind=Kind.NORM, cost=flops_per_element(4), controls="memory_config output", floats_only=True)
+@operation(
+    "batch_norm",
+    kind=Kind.NORM,
+    part_work=part_work.UNNOTICED,
+    cost=flops_per_element(4),
+    controls="memory_config output",
+    floats_only=True,
+)
 def _batch_norm(
     input: Operand,
     mean: Operand,
@@ -73,7 +81,14 @@ def _statistics(input: Operand) -> Local:
     return Local(compute, rule)
 
 
-@operation("prim.running_statistics", kind=Kind.NORM, controls="", precision="data", updates="running")
+@operation(
+    "prim.running_statistics",
+    kind=Kind.NORM,
+    part_work=part_work.UNNOTICED,
+    controls="",
+    precision="data",
+    updates="running",
+)
 def _follow(running: Operand, batch: Operand, *, momentum: float, followed: str = "both") -> Local:
     """running = (1 - momentum) * running + momentum * batch, in place.
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
@@ -189,9 +190,11 @@ def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = 
         f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
         "inplace, a sharded x is written over."
     )
+    halves = f"{part_work.NORMALIZES.remedy}, or take ttnn.{name}_pre_all_gather and its post_all_gather"
     return operation(
         name,
         kind=Kind.NORM,
+        part_work=part_work.NORMALIZES._replace(remedy=halves),
         cost=flops_per_element(steps),
         precision="data",
         controls="memory_config",
@@ -360,6 +363,8 @@ def _register_distributed(norm: str, centred: bool) -> None:
         same_as=norm,
         native="LayerNormPostAllGatherDeviceOperation",
         kind=Kind.NORM,
+        part_work=part_work.UNNOTICED,
+        statistics=TILE_SIZE * (2 if centred else 1),
         cost=flops_per_element(4),
         controls="memory_config dtype",
         tuning=tuning,
@@ -414,7 +419,14 @@ def dit_rms_norm_unary_fused(
     return replace(local, compute=lambda *operands: function(local.compute(*operands).float()))
 
 
-@operation(_BEFORE, kind=Kind.NORM, cost=flops_per_element(2), controls="memory_config", tuning="compute_kernel_config")
+@operation(
+    _BEFORE,
+    kind=Kind.NORM,
+    part_work=part_work.UNNOTICED,
+    cost=flops_per_element(2),
+    controls="memory_config",
+    tuning="compute_kernel_config",
+)
 def dit_layernorm_pre_allgather(
     input_tensor: Operand, recip_tensor: Operand, *, dtype: DataType = DataType.BFLOAT16
 ) -> Local:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from softmesh.arguments import checked_function
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -208,7 +209,11 @@ def rotate(
 
 
 @operation(
-    "experimental.multi_scale_deformable_attn", kind=Kind.POOLING, cost=flops_per_element(16), controls="memory_config"
+    "experimental.multi_scale_deformable_attn",
+    kind=Kind.POOLING,
+    part_work=part_work.UNNOTICED,
+    cost=flops_per_element(16),
+    controls="memory_config",
 )
 def multi_scale_deformable_attn(value: Operand, grid: Operand, attn: Operand, *, align_corners: bool = False) -> Local:
     """Values [N, H, W, D] at points [N, Q * P, 1, 2], weighted by [N, Q, P] and summed over P: [N, Q, D].

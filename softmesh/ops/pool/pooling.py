@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -284,7 +285,7 @@ _register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d, f"{_AD
 _register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
 
 
-@operation(kind=Kind.POOLING, controls="memory_config dtype", floats_only=True)
+@operation(kind=Kind.POOLING, part_work=part_work.UNNOTICED, controls="memory_config dtype", floats_only=True)
 def global_avg_pool2d(input_tensor: Operand) -> Local:
     """[N, H, W, C] -> [N, 1, 1, C], the mean of each channel."""
     check_not_flattened("global_avg_pool2d", input_tensor)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
@@ -44,6 +45,7 @@ def _loss(op: str, function: Callable[[torch.Tensor], torch.Tensor], a: Operand,
 
 
 _LOSS: dict[str, Any] = {
+    "part_work": part_work.TAKES_LOSS,
     "kind": Kind.LOSS,
     "cost": flops_per_element(3),
     "controls": "memory_config output_tensor",
@@ -78,14 +80,14 @@ def _matrix(operand: Operand) -> list[int]:
     return [-2, -1]
 
 
-@operation(kind=Kind.REDUCTION, **_OVER)
+@operation(kind=Kind.REDUCTION, part_work=part_work.TAKES_MEAN, **_OVER)
 def var_hw(input_tensor: Operand) -> Local:
     """The mean squared distance from the mean of each matrix."""
     dims = _matrix(input_tensor)
     return Local(lambda x: x.var(dims, correction=0, keepdim=True), rules.reducing(None, dims, True))
 
 
-@operation(kind=Kind.REDUCTION, **_OVER)
+@operation(kind=Kind.REDUCTION, part_work=part_work.TAKES_MEAN, **_OVER)
 def std_hw(input_tensor: Operand) -> Local:
     """The square root of `var_hw`."""
     dims = _matrix(input_tensor)

@@ -113,9 +113,14 @@ def _register(name: str, entry: Reduction) -> None:
         return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
     define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
-    operation(name, kind=Kind.REDUCTION, native="ReduceDeviceOperation", controls="memory_config", tuning=_TUNING)(
-        define
-    )
+    operation(
+        name,
+        kind=Kind.REDUCTION,
+        part_work=parts,
+        native="ReduceDeviceOperation",
+        controls="memory_config",
+        tuning=_TUNING,
+    )(define)
 
 
 for _name, _entry in REDUCTIONS.items():
