@@ -116,7 +116,7 @@ def _register(name: str, entry: Reduction) -> None:
     operation(
         name,
         kind=Kind.REDUCTION,
-        part_work=parts,
+        part_work=part_work.TAKES_MEAN if entry.combine is None else None,
         native="ReduceDeviceOperation",
         controls="memory_config",
         tuning=_TUNING,
