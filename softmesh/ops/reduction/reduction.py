@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.dispatch import part_work
 from softmesh.dispatch.argument_forms import named_by_position, one_after_the_other
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Arguments, Definition
