@@ -97,6 +97,7 @@ class Definition:
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
     is_part: bool = False  # of another op's program: it compiles none of its own
     factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
+    gradient: Callable[..., Any] | None = None  # in ops: see softmesh.ops.gradients
     native: str = ""  # TT-NN's device operation, where its name does not follow from that of the op
     same_as: str = ""  # the op that computes the same, where this is another form of it
     places: str = ""  # the arguments that say where it writes, as Python numbers

@@ -27,6 +27,7 @@ from softmesh.hardware.memory_config import (
     TensorMemoryLayout,
 )
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.placement import rules
 from softmesh.tensor.convert import to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
@@ -58,6 +59,7 @@ def _row_major_dtype(operand: Operand) -> DataType:
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    gradient=gradients.passed_on,
     **_OPTIONS,
     on_host=True,
     controls="memory_config output_tensor",
@@ -110,6 +112,7 @@ def _cast_on_host(operand: Operand, wanted: DataType) -> Callable[[torch.Tensor]
 
 @operation(
     kind=Kind.LAYOUT,
+    gradient=gradients.passed_on,
     **_OPTIONS,
     on_host=True,
     controls="memory_config",
@@ -256,7 +259,9 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     )
 
 
-@operation(kind=Kind.RELOCATION, **_OPTIONS, controls="output_tensor", positional="output_tensor")
+@operation(
+    kind=Kind.RELOCATION, gradient=gradients.passed_on, **_OPTIONS, controls="output_tensor", positional="output_tensor"
+)
 def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
     """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
     if not isinstance(memory_config, MemoryConfig):
@@ -346,7 +351,12 @@ def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | 
 
 
 @operation(
-    kind=Kind.COPY, native="CloneOperation", **_OPTIONS, controls="dtype memory_config", tuning="compute_kernel_config"
+    kind=Kind.COPY,
+    gradient=gradients.passed_on,
+    native="CloneOperation",
+    **_OPTIONS,
+    controls="dtype memory_config",
+    tuning="compute_kernel_config",
 )
 def clone(input: Operand) -> Local:
     """A copy with memory of its own."""

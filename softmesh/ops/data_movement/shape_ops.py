@@ -21,6 +21,7 @@ from softmesh.hardware import TileReshapeMapMode
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.hardware.shape import Shape
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
@@ -101,6 +102,7 @@ def _register_reshape(op: str, controls: str) -> Operation:
     return operation(
         op,
         kind=Kind.RESHAPE,
+        gradient=gradients.of_reshape,
         native="ReshapeViewDeviceOperation",
         **_OPTIONS,
         controls=controls,
@@ -113,7 +115,7 @@ reshape = _register_reshape("reshape", "memory_config queue_id")
 _register_reshape("experimental.quasar.reshape", "memory_config")
 
 
-@operation(kind=Kind.RESHAPE, part_work=part_work.RESHAPES, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, part_work=part_work.RESHAPES, **_OPTIONS, controls="")
 def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
     return _view("view", input_tensor, shape)
@@ -122,6 +124,7 @@ def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
 @operation(
     "experimental.view",
     kind=Kind.RESHAPE,
+    gradient=gradients.of_reshape,
     part_work=part_work.RESHAPES,
     **_OPTIONS,
     controls="",
@@ -193,7 +196,7 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
 
 
-@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     rank = input_tensor.rank
     if not -rank - 1 <= dim <= rank:
@@ -212,7 +215,7 @@ def _after_insert(rank: int, at: int) -> list[int]:
     return order
 
 
-@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def unsqueeze_to_4D(tensor: Operand) -> Local:
     if tensor.rank > 4:
         raise MeshError(f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims.")
@@ -221,7 +224,7 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
     return replace(local, rule=rules.permuting([-1] * missing + list(range(tensor.rank))))
 
 
-@operation(kind=Kind.RESHAPE, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Local:
     """Drop dims of extent 1: one, several, or (None) all."""
     if not input_tensor.rank:  # of which 0 and -1 are dims to be dropped
@@ -250,6 +253,7 @@ def _handed_on(operand: Operand) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    gradient=gradients.of_permute,
     native="PermuteDeviceOperation",
     **_OPTIONS,
     controls="memory_config queue_id",
@@ -275,6 +279,7 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    gradient=gradients.of_transpose,
     native="PermuteDeviceOperation",
     **_OPTIONS,
     controls="memory_config queue_id",
@@ -321,6 +326,7 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
 
 @operation(
     kind=Kind.MOVEMENT,
+    gradient=gradients.of_concat,
     part_work=part_work.JOINS,
     **_OPTIONS,
     controls="memory_config output_tensor",

@@ -19,6 +19,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
@@ -136,6 +137,7 @@ _slice_by_device = Operation(
 @operation(
     "slice",
     kind=Kind.MOVEMENT,
+    gradient=gradients.of_slice,
     part_work=part_work.CUTS_PLACES,
     **_OPTIONS,
     controls="memory_config output_tensor queue_id",

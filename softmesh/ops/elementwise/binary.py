@@ -22,6 +22,7 @@ from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_gated
+from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
@@ -49,6 +50,7 @@ class Binary(NamedTuple):
     tuning: str = _TUNING
     is_plain: bool = False  # takes no activations
     kind: Kind = Kind.ELEMENTWISE
+    gradient: gradients.Rule | None = None
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -86,10 +88,16 @@ def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 _ARITHMETIC = (rules.additive, rules.multiplicative)  # sums and products, which a wider dtype holds
 BINARY: dict[str, Binary] = {
-    "add": Binary(operator.add, rules.additive),
-    "subtract": Binary(operator.sub, rules.additive, aliases=("sub",)),
-    "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",)),
-    "rsub": Binary(lambda a, b: b - a, rules.additive, other="input_b", tuning=_WITHOUT_CORES),
+    "add": Binary(operator.add, rules.additive, gradient=gradients.of_sum),
+    "subtract": Binary(operator.sub, rules.additive, aliases=("sub",), gradient=gradients.of_difference),
+    "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",), gradient=gradients.of_elementwise_product),
+    "rsub": Binary(
+        lambda a, b: b - a,
+        rules.additive,
+        other="input_b",
+        tuning=_WITHOUT_CORES,
+        gradient=gradients.of_reverse_difference,
+    ),
     "eq": Binary(_tensors(torch.eq), kind=Kind.COMPARISON),
     "ne": Binary(_tensors(torch.ne), kind=Kind.COMPARISON),
     "gt": Binary(_tensors(torch.gt), kind=Kind.COMPARISON),
@@ -198,6 +206,7 @@ def _register(name: str, entry: Binary) -> None:
         name,
         kind=entry.kind,
         native="BinaryNgDeviceOperation",
+        gradient=entry.gradient,
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
@@ -249,6 +258,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    gradient=gradients.of_quotient,
     native="BinaryNgDeviceOperation",
     cost=flops_per_element(2),
     aliases=("divide",),
@@ -300,6 +310,7 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
 @operation(
     "pow",
     kind=Kind.ELEMENTWISE,
+    gradient=gradients.of_power,
     native="BinaryNgDeviceOperation",
     cost=flops_per_element(16),
     precision="native",

@@ -19,6 +19,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_gelu
+from softmesh.ops import gradients
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
@@ -38,6 +39,7 @@ class Unary(NamedTuple):
     tuning: str = _TUNING
     integers: bool = False  # makes sense of whole numbers too
     kind: Kind = Kind.ELEMENTWISE
+    gradient: gradients.Rule | None = gradients.by_its_backward
 
 
 def _float(function: TorchFunction) -> TorchFunction:
@@ -89,7 +91,7 @@ UNARY: dict[str, Unary] = {
     "hardswish": Unary(F.hardswish, 4),
     "i0": Unary(torch.i0, 16),
     "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16),
-    "identity": Unary(torch.clone, 0, rules.keeping, integers=True),
+    "identity": Unary(torch.clone, 0, rules.keeping, integers=True, gradient=gradients.passed_on),
     "isfinite": Unary(torch.isfinite, integers=True, kind=Kind.COMPARISON),
     "isinf": Unary(torch.isinf, integers=True, kind=Kind.COMPARISON),
     "isnan": Unary(torch.isnan, integers=True, kind=Kind.COMPARISON),
@@ -105,7 +107,7 @@ UNARY: dict[str, Unary] = {
     "logical_not": Unary(torch.logical_not, integers=True, kind=Kind.COMPARISON),
     "ltz": Unary(lambda x: x < 0, integers=True, kind=Kind.COMPARISON),
     "mish": Unary(F.mish, 16, tuning=_APPROXIMABLE),
-    "neg": Unary(torch.neg, 1, rules.linear, integers=True),
+    "neg": Unary(torch.neg, 1, rules.linear, integers=True, gradient=gradients.of_negation),
     "nez": Unary(lambda x: x != 0, integers=True, kind=Kind.COMPARISON),
     "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
     "reciprocal": Unary(torch.reciprocal, 2),
@@ -137,6 +139,7 @@ def _register(name: str, entry: Unary) -> Operation:
         name,
         kind=entry.kind,
         native="UnaryDeviceOperation",
+        gradient=entry.gradient,
         cost=flops_per_element(entry.steps),
         precision="native",
         controls=_CONTROLS,
@@ -168,6 +171,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    gradient=gradients.by_its_backward,
     native="UnaryDeviceOperation",
     cost=flops_per_element(12),
     precision="native",
@@ -183,6 +187,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    gradient=gradients.by_its_backward,
     native="UnaryDeviceOperation",
     cost=flops_per_element(8),
     precision="native",

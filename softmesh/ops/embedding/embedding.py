@@ -16,6 +16,7 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -56,6 +57,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
 
 @operation(
     kind=Kind.LOOKUP,
+    gradient=gradients.of_embedding,
     native="EmbeddingsDeviceOperation",
     cost=moves_bytes,
     precision="data",

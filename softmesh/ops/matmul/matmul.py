@@ -23,6 +23,7 @@ from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.matrix_product import MatrixProduct
@@ -161,6 +162,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
 
 @operation(
     kind=Kind.PRODUCT,
+    gradient=gradients.of_matmul,
     native="MatmulDeviceOperation",
     factors=(0, 1),
     controls=_CONTROLS,
@@ -187,6 +189,7 @@ def matmul(
 
 @operation(
     kind=Kind.PRODUCT,
+    gradient=gradients.of_matmul,
     native="MatmulDeviceOperation",
     factors=(0, 1),
     controls=_CONTROLS,

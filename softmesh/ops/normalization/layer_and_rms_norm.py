@@ -20,6 +20,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware import LayerNormShardedMultiCoreProgramConfig, UnaryWithParam
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rms_norm
+from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import dim_labels, rules
@@ -201,6 +202,7 @@ def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = 
         floats_only=True,
         tuning=tuning,
         native="LayerNormDeviceOperation",
+        gradient=gradients.of_norm,
         operation_class=_InPlaceNorm,
     )(define)
 

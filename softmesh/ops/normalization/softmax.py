@@ -13,6 +13,7 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.ops.elementwise.in_place import overwriting
 from softmesh.placement import dim_labels, rules
 from softmesh.strictness import warn_or_raise
@@ -24,6 +25,7 @@ _OPTIONS: dict[str, Any] = {"kind": Kind.NORM, "cost": flops_per_element(14), "p
 
 @operation(
     kind=Kind.NORM,
+    gradient=gradients.of_softmax,
     cost=flops_per_element(12),
     controls="memory_config queue_id",
     tuning="compute_kernel_config",

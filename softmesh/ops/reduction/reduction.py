@@ -22,6 +22,7 @@ from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
+from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.sentences import placed
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -46,6 +47,7 @@ class Reduction(NamedTuple):
     function: ReduceFunction
     combine: str | None
     scaling: Callable[[float], float] = float
+    gradient: gradients.Rule | None = None
 
 
 def _squared(scalar: float) -> float:
@@ -53,8 +55,8 @@ def _squared(scalar: float) -> float:
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(lambda x, dims, keep, _: x.sum(dims, keepdim=keep), "sum"),
-    "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg"),
+    "sum": Reduction(lambda x, dims, keep, _: x.sum(dims, keepdim=keep), "sum", gradient=gradients.of_reduced_sum),
+    "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg", gradient=gradients.of_mean),
     "max": Reduction(lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
     "min": Reduction(lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
     "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None, abs),
@@ -117,6 +119,7 @@ def _register(name: str, entry: Reduction) -> None:
     operation(
         name,
         kind=Kind.REDUCTION,
+        gradient=entry.gradient,
         part_work=part_work.TAKES_MEAN if entry.combine is None else None,
         native="ReduceDeviceOperation",
         controls="memory_config",

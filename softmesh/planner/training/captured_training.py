@@ -11,14 +11,13 @@ import torch
 from softmesh.autograd.function import FUNCTION_TAKERS, RECOMPUTED_TAKERS, Context, Function
 from softmesh.autograd.leaves import BACKWARD_TAKERS, requires_grad_
 from softmesh.callsite import user_call_site
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import NotModelled
 from softmesh.hardware.enums import DataType, Layout
+from softmesh.ops.gradients import Found, TapedCall, by_its_backward, op, scaled
 from softmesh.planner.training.composite_ops import COMPOSITES
-from softmesh.planner.training.gradient_rules import ACTIVATIONS
 from softmesh.planner.training.gradient_tape import GradientTape, tensors_in
 from softmesh.planner.training.optimizer_steps import UPDATES
-from softmesh.planner.training.taped_call import Found, TapedCall, op, scaled
 from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.gradients import CLIP_TAKERS
@@ -26,6 +25,10 @@ from softmesh.train.optimizers import STEP_TAKERS, Optimizer
 
 _OF_TRAINING = "train."
 _UNKNOWN_NORM = float("nan")  # to a program that is run without values
+
+
+def _has_gradient(activation: str) -> bool:
+    return activation in OPERATIONS and OPERATIONS[activation].definition.gradient is by_its_backward
 
 
 class CapturedTraining:
@@ -76,7 +79,7 @@ class CapturedTraining:
     def _with_activation(self, called: Operation, given: dict[str, Any]) -> Any:
         """Where gradients go back through a product and its activation, they are two ops."""
         activation = given.get("activation")
-        if called.name not in ("linear", "matmul") or activation not in ACTIVATIONS:
+        if not called.definition.factors or not isinstance(activation, str) or not _has_gradient(activation):
             return None
         tracked = (value for value in given.values() if isinstance(value, Tensor))
         if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tracked):

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.hardware.enums import DataType, Layout
-from softmesh.planner.training.gradient_rules import of_softmax
-from softmesh.planner.training.taped_call import Constants, Found, Gradient, Rule, TapedCall, op, scaled, shaped
+from softmesh.ops.gradients import Constants, Found, Gradient, Rule, TapedCall, op, scaled, shaped, through_softmax
 from softmesh.tensor.tensor import Tensor
 
 _HIDDEN = -1e9
@@ -107,7 +106,7 @@ def attention_gradient(call: TapedCall, g: Tensor) -> Found:
         scores = op("add")(scores, call.constants.put("causal_mask", ahead[None, None], q.dtype, q))
     shares = op("softmax")(scores, -1)
     d_shares = op("matmul")(g, v, transpose_b=True)
-    d_scores = op("multiply")(of_softmax(shares, d_shares), scale)
+    d_scores = op("multiply")(through_softmax(shares, d_shares), scale)
     return {
         "input_tensor_q": op("matmul")(d_scores, k),
         "input_tensor_k": _over_groups(op("matmul")(d_scores, q, transpose_a=True), groups),

@@ -12,17 +12,25 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh.callsite import user_call_site
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import NotModelled
+from softmesh.ops.gradients import (
+    Constants,
+    Gradient,
+    Rule,
+    TapedCall,
+    asks_for_gradient,
+    by_its_backward,
+    of_mean,
+    of_reduced_sum,
+    op,
+)
 from softmesh.planner.training.composite_ops import attention_gradient
-from softmesh.planner.training.gradient_rules import GRADIENT_RULES, TAKES_NUMBERS
-from softmesh.planner.training.taped_call import Constants, Gradient, Rule, TapedCall, asks_for_gradient, op
 from softmesh.tensor.tensor import Tensor
 
-_RULES: dict[str, Rule] = {
-    **GRADIENT_RULES,
-    "transformer.scaled_dot_product_attention": attention_gradient,
-}
-_NUMBERS = (*TAKES_NUMBERS, "train.cross_entropy", "train.mean_square")
+_ATTENTION = "transformer.scaled_dot_product_attention"
+_OF_NUMBERS = (of_mean, of_reduced_sum)  # rules for gradients that are one number for all elements
+_LOSSES = ("train.cross_entropy", "train.mean_square")
 _ACTIVATIONS = ("activations", "input_tensor_a_activations", "input_tensor_b_activations", "activation")
 
 
@@ -61,7 +69,7 @@ class GradientTape:
         """`rule` is that of the op of this name, if none is given."""
         if self._is_paused or not any(map(asks_for_gradient, results)):
             return
-        known, site = rule or _RULES.get(name), str(user_call_site())
+        known, site = rule or _rule_of(name), str(user_call_site())
         call = TapedCall(name, arguments, tuple(results), self._constants, site, known, saved)
         read = {id(one): self._number(one) for one in tensors_in(list(arguments.values()))}
         self._entries.append(_Entry(call, tuple(map(self._number, results)), read, again))
@@ -122,7 +130,7 @@ def _sent_back(call: TapedCall, found: list[Gradient | None]) -> Iterator[tuple[
         if any(call.arguments.get(name) for name in _ACTIVATIONS):
             raise TypeError("an activation of its own")
         given: Any = found if len(found) > 1 else found[0]
-        if isinstance(given, float) and call.op not in _NUMBERS:
+        if isinstance(given, float) and call.rule not in _OF_NUMBERS and call.op not in _LOSSES:
             given = _filled(call.results[0], given)
         gradients = call.rule(call, given)
     except TypeError as error:
@@ -133,12 +141,19 @@ def _sent_back(call: TapedCall, found: list[Gradient | None]) -> Iterator[tuple[
         yield from (pair for pair in pairs if asks_for_gradient(pair[0]))
 
 
+def _rule_of(name: str) -> Rule | None:
+    known = OPERATIONS.get(name)
+    return attention_gradient if name == _ATTENTION else None if known is None else known.definition.gradient
+
+
 def _no_rule(call: TapedCall, why: str) -> str:
     with_what = f" with {why}" if why else ""
-    covered = ", ".join(sorted(name.rpartition(".")[2] for name in _RULES))
+    ruled = (known.name for known in OPERATIONS.values() if known.definition.gradient not in (None, by_its_backward))
+    covered = ", ".join(sorted({name.rpartition(".")[2] for name in (_ATTENTION, *ruled)}))
     return (
         f"softmesh.plan: the gradient of ttnn.{call.op}{with_what} ({call.site}) is not covered in a training step. "
-        f"Covered are {covered}. Write this part with these ops, or its gradient by hand."
+        f"Covered are {covered}, and functions of one tensor that have a _bw. Write this part with these ops, or its "
+        "gradient by hand."
     )
 
 

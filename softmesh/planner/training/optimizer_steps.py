@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softmesh.planner.training.taped_call import op, scaled
+from softmesh.ops.gradients import op, scaled
 from softmesh.tensor.tensor import Tensor
 from softmesh.train.optimizers import SGD, AdamW, Optimizer
 

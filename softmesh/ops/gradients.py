@@ -1,23 +1,88 @@
-"""Gradients of TT-NN's ops, in ops of TT-NN: of each op the gradient of every operand that asks for one."""
+"""Gradients of ops, in ops: for each op the gradient of every operand that asks for one.
+
+Definitions name them as `gradient=`; the planner's tape calls them for training steps.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from softmesh.hardware.enums import Layout
-from softmesh.planner.training.taped_call import (
-    Found,
-    Gradient,
-    Rule,
-    TapedCall,
-    op,
-    rows_of,
-    scaled,
-    shaped,
-    summed_to,
-)
+import torch
+
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.hardware.enums import DataType, Layout
 from softmesh.tensor.tensor import Tensor
+
+Gradient = Tensor | float  # one number for all elements, as a loss begins with
+Found = Mapping[str, Any]  # gradients by the names of operands
+
+
+class Constants(Protocol):
+    def put(self, name: str, values: torch.Tensor, dtype: DataType, like: Tensor) -> Tensor:
+        """A tensor beside `like`, which is a leaf of the graph; the same one for the same name and shape."""
+        ...
+
+
+@dataclass(frozen=True)
+class TapedCall:
+    op: str
+    arguments: Mapping[str, Any]  # by the names of the op's signature
+    results: tuple[Tensor, ...]
+    constants: Constants
+    site: str
+    rule: Rule | None
+    saved: Any = None  # by the forward of a composite, for its gradient
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def needs(self, name: str) -> bool:
+        """Whether this operand leads to a parameter."""
+        return asks_for_gradient(self.arguments.get(name))
+
+
+Rule = Callable[[TapedCall, Any], Found]  # of the gradient of the result, or of a list of them where there are several
+
+
+def asks_for_gradient(value: Any) -> bool:
+    data = value.storage.data if isinstance(value, Tensor) else None
+    return data is not None and data.requires_grad
+
+
+def op(name: str) -> Callable[..., Any]:
+    return OPERATIONS[name]
+
+
+def scaled(value: Tensor, factor: Gradient) -> Tensor:
+    is_one = isinstance(factor, float) and factor == 1.0
+    made: Tensor = value if is_one else op("multiply")(value, factor)
+    return made
+
+
+def shaped(value: Tensor, shape: Sequence[int]) -> Tensor:
+    made: Tensor = value if tuple(value.shape) == tuple(shape) else op("reshape")(value, tuple(shape))
+    return made
+
+
+def summed_to(gradient: Tensor, shape: Sequence[int]) -> Tensor:
+    """Over the dims along which an operand of this shape was repeated."""
+    extents = (1,) * (len(gradient.shape) - len(shape)) + tuple(shape)
+    for dim, (n, own) in enumerate(zip(tuple(gradient.shape), extents, strict=True)):
+        if own == 1 and n > 1:
+            gradient = op("sum")(gradient, dim, True)
+    return shaped(gradient, shape)
+
+
+def rows_of(value: Tensor) -> Tensor:
+    """All but the last dim as one, behind as many dims of 1 as there were."""
+    *lead, width = tuple(value.shape)
+    return shaped(value, (*(1,) * (len(lead) - 1), math.prod(lead), width))
+
+
+# -- the rules ---------------------------------------------------------------------------------------
 
 
 def _of_two(call: TapedCall, a: Any, b: Any) -> Found:
@@ -26,24 +91,24 @@ def _of_two(call: TapedCall, a: Any, b: Any) -> Found:
     return {name: summed_to(made(), call[name].shape) for name, made in found.items() if call.needs(name)}
 
 
-def _add(call: TapedCall, g: Tensor) -> Found:
+def of_sum(call: TapedCall, g: Tensor) -> Found:
     return _of_two(call, lambda: g, lambda: g)
 
 
-def _subtract(call: TapedCall, g: Tensor) -> Found:
+def of_difference(call: TapedCall, g: Tensor) -> Found:
     return _of_two(call, lambda: g, lambda: op("neg")(g))
 
 
-def _rsub(call: TapedCall, g: Tensor) -> Found:
+def of_reverse_difference(call: TapedCall, g: Tensor) -> Found:
     return _of_two(call, lambda: op("neg")(g), lambda: g)
 
 
-def _multiply(call: TapedCall, g: Tensor) -> Found:
+def of_elementwise_product(call: TapedCall, g: Tensor) -> Found:
     a, b = call["input_tensor_a"], call["input_tensor_b"]
     return _of_two(call, lambda: op("multiply")(g, b), lambda: op("multiply")(g, a))
 
 
-def _divide(call: TapedCall, g: Tensor) -> Found:
+def of_quotient(call: TapedCall, g: Tensor) -> Found:
     b, (made,), rounding = call["input_tensor_b"], call.results, call["rounding_mode"]
     if rounding:
         raise TypeError(f"rounding_mode={rounding!r}")
@@ -54,9 +119,11 @@ def _divide(call: TapedCall, g: Tensor) -> Found:
     )
 
 
-def _by_its_backward(call: TapedCall, g: Tensor) -> Found:
+def by_its_backward(call: TapedCall, g: Tensor) -> Found:
     """TT-NN has an op for the gradient."""
     options = {"approximate": _approximation(call)} if call.op == "gelu" else {}
+    if f"{call.op}_bw" not in OPERATIONS:
+        raise TypeError
     made = op(f"{call.op}_bw")(g, call["input_tensor"], **options)
     return {"input_tensor": made[0] if isinstance(made, list | tuple) else made}
 
@@ -65,15 +132,15 @@ def _approximation(call: TapedCall) -> str:
     return "tanh" if call["fast_and_approximate_mode"] else "none"
 
 
-def _neg(call: TapedCall, g: Tensor) -> Found:
+def of_negation(call: TapedCall, g: Tensor) -> Found:
     return {"input_tensor": op("neg")(g)}
 
 
-def _pow(call: TapedCall, g: Tensor) -> Found:
+def of_power(call: TapedCall, g: Tensor) -> Found:
     return {"input_tensor": op("pow_bw")(g, call["input_tensor"], call["exponent"])[0]}
 
 
-def _matmul(call: TapedCall, g: Tensor) -> Found:
+def of_matmul(call: TapedCall, g: Tensor) -> Found:
     a, b, ta, tb = (call[name] for name in ("input_tensor_a", "input_tensor_b", "transpose_a", "transpose_b"))
     found: dict[str, Any] = {}
     if call.needs("input_tensor_a"):
@@ -95,27 +162,27 @@ def _of_right(a: Tensor, b: Tensor, g: Tensor, *, transpose_a: bool, transpose_b
     return summed_to(op("matmul")(left, right, **flips), b.shape)
 
 
-def _reshape(call: TapedCall, g: Tensor) -> Found:
+def of_reshape(call: TapedCall, g: Tensor) -> Found:
     name = next(name for name in ("input_tensor", "tensor") if name in call.arguments)
     return {name: shaped(g, call[name].shape)}
 
 
-def _permute(call: TapedCall, g: Tensor) -> Found:
+def of_permute(call: TapedCall, g: Tensor) -> Found:
     dims = [dim % len(call["dims"]) for dim in call["dims"]]
     return {"input_tensor": op("permute")(g, tuple(dims.index(at) for at in range(len(dims))))}
 
 
-def _transpose(call: TapedCall, g: Tensor) -> Found:
+def of_transpose(call: TapedCall, g: Tensor) -> Found:
     return {"input_tensor": op("transpose")(g, call["dim1"], call["dim2"])}
 
 
-def _passed_on(call: TapedCall, g: Tensor) -> Found:
+def passed_on(call: TapedCall, g: Tensor) -> Found:
     name = next(name for name in ("input_tensor", "tensor", "input") if name in call.arguments)
     same = g if g.dtype is call[name].dtype else op("typecast")(g, call[name].dtype)
     return {name: same}
 
 
-def _concat(call: TapedCall, g: Tensor) -> Found:
+def of_concat(call: TapedCall, g: Tensor) -> Found:
     dim, first, parts = call["dim"], 0, []
     for tensor in call["tensors"]:
         begins, ends = [0] * len(g.shape), list(g.shape)
@@ -125,7 +192,7 @@ def _concat(call: TapedCall, g: Tensor) -> Found:
     return {"tensors": parts}
 
 
-def _slice(call: TapedCall, g: Tensor) -> Found:
+def of_slice(call: TapedCall, g: Tensor) -> Found:
     """Zeros around it; tiles take them behind the values only."""
     x, begins = call["input_tensor"], call["slice_start"]
     if any(step != 1 for step in call["slice_step"] or ()):
@@ -140,12 +207,12 @@ def _slice(call: TapedCall, g: Tensor) -> Found:
     return {"input_tensor": op("to_layout")(padded, x.layout)}
 
 
-def _mean(call: TapedCall, g: Gradient) -> Found:
+def of_mean(call: TapedCall, g: Gradient) -> Found:
     x = call["input_tensor"]
     return {"input_tensor": _spread(call, g, call.results[0].logical_volume() / x.logical_volume())}
 
 
-def _sum(call: TapedCall, g: Gradient) -> Found:
+def of_reduced_sum(call: TapedCall, g: Gradient) -> Found:
     return {"input_tensor": _spread(call, g, 1.0)}
 
 
@@ -162,18 +229,18 @@ def _spread(call: TapedCall, g: Gradient, share: float) -> Tensor:
     return made
 
 
-def _softmax(call: TapedCall, g: Tensor) -> Found:
+def of_softmax(call: TapedCall, g: Tensor) -> Found:
     (shares,), dim = call.results, call["dim"]
-    return {"input_tensor": of_softmax(shares, g, -1 if dim is None else dim)}
+    return {"input_tensor": through_softmax(shares, g, -1 if dim is None else dim)}
 
 
-def of_softmax(shares: Tensor, g: Tensor, dim: int = -1) -> Tensor:
+def through_softmax(shares: Tensor, g: Tensor, dim: int = -1) -> Tensor:
     mixed = op("sum")(op("multiply")(g, shares), dim, True)
     made: Tensor = op("multiply")(shares, op("subtract")(g, mixed))
     return made
 
 
-def _norm(call: TapedCall, g: Tensor) -> Found:
+def of_norm(call: TapedCall, g: Tensor) -> Found:
     """Of layer_norm and rms_norm: what forward knew of each row is computed again, it is little."""
     x, weight = call["input_tensor"], call["weight"]
     if call["residual_input_tensor"] is not None:
@@ -196,36 +263,9 @@ def _norm(call: TapedCall, g: Tensor) -> Found:
     return found
 
 
-def _embedding(call: TapedCall, g: Tensor) -> Found:
+def of_embedding(call: TapedCall, g: Tensor) -> Found:
     ids, table = call["input_tensor"], call["weight"]
     width = tuple(table.shape)[-1]
     rows = shaped(g, (1, 1, g.logical_volume() // width, width))
     flat = ids if len(ids.shape) == 2 else op("reshape")(ids, (1, ids.logical_volume()))
     return {"weight": shaped(op("embedding_bw")(flat, table, rows), table.shape)}
-
-
-_BY_BACKWARD = ("gelu", "relu", "silu", "tanh", "sigmoid", "exp", "log", "sqrt", "rsqrt", "square", "abs")
-ACTIVATIONS = ("gelu", "relu", "silu", "tanh", "sigmoid")  # by which products go on
-TAKES_NUMBERS = ("mean", "sum")  # for the gradient of their result
-GRADIENT_RULES: dict[str, Rule] = {
-    **dict.fromkeys(_BY_BACKWARD, _by_its_backward),
-    "add": _add,
-    "subtract": _subtract,
-    "rsub": _rsub,
-    "multiply": _multiply,
-    "div": _divide,
-    "neg": _neg,
-    "pow": _pow,
-    **dict.fromkeys(("matmul", "linear"), _matmul),
-    **dict.fromkeys(("reshape", "view", "unsqueeze", "squeeze", "unsqueeze_to_4D", "experimental.view"), _reshape),
-    "permute": _permute,
-    "transpose": _transpose,
-    **dict.fromkeys(("typecast", "to_layout", "to_memory_config", "clone", "identity"), _passed_on),
-    "concat": _concat,
-    "slice": _slice,
-    "mean": _mean,
-    "sum": _sum,
-    "softmax": _softmax,
-    **dict.fromkeys(("layer_norm", "rms_norm"), _norm),
-    "embedding": _embedding,
-}
