@@ -103,6 +103,7 @@ def _register_reshape(op: str, controls: str) -> Operation:
         op,
         kind=Kind.RESHAPE,
         gradient=gradients.of_reshape,
+        part_work=part_work.RESHAPES,
         native="ReshapeViewDeviceOperation",
         **_OPTIONS,
         controls=controls,

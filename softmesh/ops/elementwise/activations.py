@@ -168,6 +168,7 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     operation(
         name,
         kind=Kind.ELEMENTWISE,
+        part_work=part_work.CUTS_PIECES,
         cost=flops_per_element(9),
         controls="memory_config",
         floats_only=True,

@@ -11,6 +11,7 @@ from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
+from softmesh.dispatch.part_work import PartWork
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import NativeEnum
@@ -58,6 +59,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
 @operation(
     kind=Kind.LOOKUP,
     gradient=gradients.of_embedding,
+    part_work=PartWork("looks up numbers that count from the first row of the whole table in its own rows"),
     native="EmbeddingsDeviceOperation",
     cost=moves_bytes,
     precision="data",

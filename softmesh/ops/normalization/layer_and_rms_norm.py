@@ -354,6 +354,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     operation(
         f"{norm}_pre_all_gather",
         kind=Kind.NORM,
+        part_work=part_work.UNNOTICED,
         native="LayerNormPreAllGatherDeviceOperation",
         cost=flops_per_element(2),
         controls="memory_config",
@@ -452,6 +453,7 @@ def dit_layernorm_pre_allgather(
 @operation(
     _AFTER,
     kind=Kind.NORM,
+    part_work=part_work.UNNOTICED,
     cost=flops_per_element(4),
     controls="memory_config dtype",
     tuning="compute_kernel_config",
