@@ -98,6 +98,8 @@ class Definition:
     is_part: bool = False  # of another op's program: it compiles none of its own
     factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
     gradient: Callable[..., Any] | None = None  # in ops: see softmesh.ops.gradients
+    torch: str = ""  # torch's op of the same operands, by its name there
+    mirrored: str = ""  # the op that takes its two operands the other way round
     native: str = ""  # TT-NN's device operation, where its name does not follow from that of the op
     same_as: str = ""  # the op that computes the same, where this is another form of it
     places: str = ""  # the arguments that say where it writes, as Python numbers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,22 +16,12 @@ Shape = tuple[int, ...]
 Make = Callable[..., Any]
 
 
-def _same(*names: str, as_: str | None = None) -> dict[str, Make]:
-    """Of one operand and nothing else."""
-    return {name: lambda shape, x, op=as_ or name: OPERATIONS[op](x) for name in names}
-
-
-_PAIRS = (("subtract", "rsub"), ("ge", "le"), ("gt", "lt"))
-# The op that takes its operands the other way round, where that is another one.
-_FROM_THE_RIGHT = {"divide": "rdiv"} | {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
-
-
 def _of_two(op: str) -> Make:
     """Ops of TT-NN take a number on the right only."""
 
     def make(shape: Shape, a: Any, b: Any) -> Any:
         if isinstance(a, int | float):
-            return OPERATIONS[_FROM_THE_RIGHT.get(op, op)](b, a)
+            return OPERATIONS[OPERATIONS[op].definition.mirrored](b, a)
         return OPERATIONS[op](a, b)
 
     return make
@@ -287,19 +277,25 @@ def _as_it_is(shape: Shape, x: Any, *_: Any, **__: Any) -> Any:
     return x
 
 
+def _of_same_operands() -> Iterator[tuple[str, Make]]:
+    """Ops whose definitions name torch's."""
+    for op in OPERATIONS.values():
+        known = op.definition
+        if known.torch and known.mirrored:
+            yield known.torch, _of_two(op.name)
+        elif known.torch:
+            yield known.torch, lambda shape, x, op=op: op(x)
+            yield f"{known.torch}_", lambda shape, x, op=op: op(x)
+
+
 TORCH_OPS: dict[str, Make] = {
-    **_same("relu", "silu", "tanh", "sigmoid", "exp", "rsqrt", "sqrt", "neg", "abs"),
-    **_same("cos", "sin", "log", "square", "reciprocal", "erf", "logical_not"),
-    **{f"{name}_": make for name, make in _same("relu", "silu", "tanh", "sigmoid").items()},
+    **dict(_of_same_operands()),
     **dict.fromkeys(("add", "add_"), _sum_of_two("add")),
     "sub": _sum_of_two("subtract"),
     "rsub": _sum_of_two("rsub", scaled=0),
     **dict.fromkeys(("mul", "mul_"), _of_two("multiply")),
     "div": _of_two("divide"),
-    **{op: _of_two(op) for op in ("maximum", "minimum", "ge", "gt", "le", "lt", "eq", "ne")},
-    "matmul": lambda shape, a, b: OPERATIONS["matmul"](a, b),
-    "bmm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
-    "mm": lambda shape, a, b: OPERATIONS["matmul"](a, b),
+    **dict.fromkeys(("matmul", "bmm", "mm"), lambda shape, a, b: OPERATIONS["matmul"](a, b)),
     "view": _reshape,
     "_unsafe_view": _reshape,
     "reshape": _reshape,

@@ -51,6 +51,7 @@ class Binary(NamedTuple):
     is_plain: bool = False  # takes no activations
     kind: Kind = Kind.ELEMENTWISE
     gradient: gradients.Rule | None = None
+    mirrored: str = ""  # of a number and a tensor
 
 
 def _tensor(value: Any, like: Any) -> torch.Tensor:
@@ -88,27 +89,36 @@ def _squared_difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 _ARITHMETIC = (rules.additive, rules.multiplicative)  # sums and products, which a wider dtype holds
 BINARY: dict[str, Binary] = {
-    "add": Binary(operator.add, rules.additive, gradient=gradients.of_sum),
-    "subtract": Binary(operator.sub, rules.additive, aliases=("sub",), gradient=gradients.of_difference),
-    "multiply": Binary(operator.mul, rules.multiplicative, aliases=("mul",), gradient=gradients.of_elementwise_product),
+    "add": Binary(operator.add, rules.additive, gradient=gradients.of_sum, mirrored="add"),
+    "subtract": Binary(
+        operator.sub, rules.additive, aliases=("sub",), gradient=gradients.of_difference, mirrored="rsub"
+    ),
+    "multiply": Binary(
+        operator.mul,
+        rules.multiplicative,
+        aliases=("mul",),
+        gradient=gradients.of_elementwise_product,
+        mirrored="multiply",
+    ),
     "rsub": Binary(
         lambda a, b: b - a,
         rules.additive,
         other="input_b",
         tuning=_WITHOUT_CORES,
         gradient=gradients.of_reverse_difference,
+        mirrored="subtract",
     ),
-    "eq": Binary(_tensors(torch.eq), kind=Kind.COMPARISON),
-    "ne": Binary(_tensors(torch.ne), kind=Kind.COMPARISON),
-    "gt": Binary(_tensors(torch.gt), kind=Kind.COMPARISON),
-    "ge": Binary(_tensors(torch.ge), kind=Kind.COMPARISON),
-    "lt": Binary(_tensors(torch.lt), kind=Kind.COMPARISON),
-    "le": Binary(_tensors(torch.le), kind=Kind.COMPARISON),
+    "eq": Binary(_tensors(torch.eq), kind=Kind.COMPARISON, mirrored="eq"),
+    "ne": Binary(_tensors(torch.ne), kind=Kind.COMPARISON, mirrored="ne"),
+    "gt": Binary(_tensors(torch.gt), kind=Kind.COMPARISON, mirrored="lt"),
+    "ge": Binary(_tensors(torch.ge), kind=Kind.COMPARISON, mirrored="le"),
+    "lt": Binary(_tensors(torch.lt), kind=Kind.COMPARISON, mirrored="gt"),
+    "le": Binary(_tensors(torch.le), kind=Kind.COMPARISON, mirrored="ge"),
     "logical_and": Binary(_tensors(torch.logical_and), kind=Kind.COMPARISON),
     "logical_or": Binary(_tensors(torch.logical_or), kind=Kind.COMPARISON),
     "logical_xor": Binary(_tensors(torch.logical_xor), kind=Kind.COMPARISON),
-    "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES),
-    "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES),
+    "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES, mirrored="maximum"),
+    "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES, mirrored="minimum"),
     "squared_difference": Binary(_tensors(_squared_difference), steps=2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
     "fmod": Binary(
@@ -207,6 +217,8 @@ def _register(name: str, entry: Binary) -> None:
         kind=entry.kind,
         native="BinaryNgDeviceOperation",
         gradient=entry.gradient,
+        torch=name if entry.mirrored and hasattr(torch, name) else "",
+        mirrored=entry.mirrored,
         cost=flops_per_element(entry.steps),
         aliases=entry.aliases,
         precision="native",
@@ -258,6 +270,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    mirrored="rdiv",
     gradient=gradients.of_quotient,
     native="BinaryNgDeviceOperation",
     cost=flops_per_element(2),

@@ -140,6 +140,7 @@ def _register(name: str, entry: Unary) -> Operation:
         kind=entry.kind,
         native="UnaryDeviceOperation",
         gradient=entry.gradient,
+        torch=name if hasattr(torch, name) or hasattr(F, name) else "",
         cost=flops_per_element(entry.steps),
         precision="native",
         controls=_CONTROLS,
@@ -187,6 +188,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    torch="sigmoid",
     gradient=gradients.by_its_backward,
     native="UnaryDeviceOperation",
     cost=flops_per_element(8),
