@@ -61,7 +61,7 @@ class _Greedy:
         return at if math.isfinite(costs[at]) else None
 
     def _cost(self, node: GraphNode, strategy: OpStrategy) -> float:
-        total = strategy.total_seconds
+        total = strategy.total_seconds if strategy.joined is None else math.inf  # which others would have to take, too
         for place, number in enumerate(node.operands):
             found = min((cost for cost, _ in self._ways(node, place, strategy, number)), default=math.inf)
             total += found

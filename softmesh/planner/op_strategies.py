@@ -54,6 +54,7 @@ class OpStrategy:
     bound: Bound = Bound.DISPATCH  # what the work waits for
     bare: Layout | None = None  # of the result before the steps `inside`, where they are followed by activations
     behind: tuple[UnaryWithParam, ...] = ()  # those activations; none where they are handed on to who reads the result
+    joined: int | None = None  # as a part of one product with other weights: the number that all its parts have
 
     @property
     def total_seconds(self) -> float:
@@ -82,7 +83,7 @@ class StrategyFinder:
         """
         limits = tuple(l1_limits.get(number, 0) for number in (*node.operands, *node.results))
         key = (
-            _call_key(graph, node, node.bound),
+            call_key(graph, node, node.bound),
             tuple(instead.get(number) for number in node.operands),
             limits,
             hands_on,
@@ -156,9 +157,9 @@ class StrategyFinder:
                 continue
             bare = _strategy(given, options, node, split, l1_limits)
             for end, way in routes(result, self.lines).ways_from(split.gives).items():
-                if _is_sum_of(end, split.gives):
-                    piece = _piece(spec, result, end)
-                    activated = [_activation_seconds(self.chip, piece)] * len(behind)
+                if is_sum_of(end, split.gives):
+                    piece = piece_spec(spec, result, end)
+                    activated = [activation_seconds(self.chip, piece)] * len(behind)
                     yield replace(
                         bare,
                         gives=(end,),
@@ -169,7 +170,7 @@ class StrategyFinder:
                     )
 
 
-def _is_sum_of(end: Layout, parts: Layout) -> bool:
+def is_sum_of(end: Layout, parts: Layout) -> bool:
     """True if contributions were summed to get there, and nothing else was moved: that can be done later."""
     return is_whole(end) and all(
         word == before or isinstance(before, Partial) for word, before in zip(end, parts, strict=True)
@@ -201,7 +202,7 @@ def _strategy(
     )
 
 
-def _activation_seconds(chip: Chip, piece: TensorSpec) -> float:
+def activation_seconds(chip: Chip, piece: TensorSpec) -> float:
     chain = OPERATIONS["unary_chain"]
     return work_time(chain.name, chip, [piece], [piece], {}, chain.definition.cost, is_in_place=False).seconds
 
@@ -254,10 +255,10 @@ def _work(
         node.op,
         given.chip,
         [
-            _piece(operand.spec, value, need)
+            piece_spec(operand.spec, value, need)
             for operand, value, need in zip(given.operands, given.values, needs, strict=True)
         ],
-        [_piece(spec, value, gives) for spec, value in zip(given.results, results, strict=True)],
+        [piece_spec(spec, value, gives) for spec, value in zip(given.results, results, strict=True)],
         {name: v for name, v in (given.arguments | told).items() if isinstance(v, bool | int | float | str)},
         local.cost or given.op.definition.cost,
         is_in_place=bool(node.writes) or node.is_view,
@@ -284,7 +285,7 @@ def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:
     return replace(graph, values=tuple(values))
 
 
-def _piece(spec: TensorSpec, value: Value, layout: Layout) -> TensorSpec:
+def piece_spec(spec: TensorSpec, value: Value, layout: Layout) -> TensorSpec:
     memory = L1_MEMORY_CONFIG if value.is_in_l1(layout) else DRAM_MEMORY_CONFIG
     return make_spec(value.local_shape(layout), spec.dtype, spec.layout, memory, spec.tile)
 
@@ -321,12 +322,12 @@ def _without_tuning(op: Unified, whole: list[Any]) -> list[Any]:
     return [signature.defaults[at] if at in dropped else value for at, value in enumerate(whole)]
 
 
-def _call_key(graph: OpGraph, node: GraphNode, value: Any) -> Any:
+def call_key(graph: OpGraph, node: GraphNode, value: Any) -> Any:
     if value is node.bound:
-        return (node.op, node.writes, node.is_view, len(node.results), *(_call_key(graph, node, v) for v in value))
+        return (node.op, node.writes, node.is_view, len(node.results), *(call_key(graph, node, v) for v in value))
     if isinstance(value, ValueRef):
         known = graph.values[value.number]
         return (known.shape, known.dtype, known.layout)
     if isinstance(value, list | tuple):
-        return tuple(_call_key(graph, node, item) for item in value)
+        return tuple(call_key(graph, node, item) for item in value)
     return (type(value), repr(value))

@@ -17,6 +17,7 @@ from softmesh.distributed.layouts import Extents, Layout, Value, bits
 from softmesh.distributed.redistribution import HERE, Way, routes
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
+from softmesh.planner.joined_products import Join
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.systems.chip import Chip
@@ -84,6 +85,7 @@ class PlacementProblem:
     closed_axes: frozenset[int] = frozenset()  # along which nothing is sent
     kept_share: float = 1.0  # of the leaves, what each stage of a pipeline has
     l1_limits: Mapping[int, int] = field(default_factory=dict)  # of values that may stay in L1: bytes of a piece
+    joins: tuple[Join, ...] = ()  # of nodes whose strategies have the same `joined`, or none
 
     def cost(self, assignment: Assignment) -> PlanCost:
         return _Evaluation(self, assignment).result()
@@ -95,9 +97,11 @@ class PlacementProblem:
 
     def way(self, number: int, dtype: DataType, start: Layout, end: Layout) -> Way | None:
         """How it is brought there; None where it cannot be."""
-        if start == end:
-            return HERE
-        return routes(self.value(number, dtype), self.lines, self.closed_axes).ways_from(start).get(end)
+        return HERE if start == end else self.ways_from(number, dtype, start).get(end)
+
+    def ways_from(self, number: int, dtype: DataType, start: Layout) -> Mapping[Layout, Way]:
+        """How it is brought to every other layout that it can be brought to."""
+        return routes(self.value(number, dtype), self.lines, self.closed_axes).ways_from(start)
 
     def held_bytes(self, number: int, dtype: DataType, layout: Layout) -> int:
         """On each device, in whole tiles where it is tiled."""
@@ -144,6 +148,7 @@ class _Evaluation:
     def result(self) -> PlanCost:
         problem, graph = self._problem, self._problem.graph
         moves = self._moves()
+        self._check_joins()
         kept = math.ceil(sum(self._held(value) for value in graph.leaves) * problem.kept_share)
         for value in graph.values:
             maker = graph.makers.get(value.number)
@@ -197,6 +202,16 @@ class _Evaluation:
             last = len(graph.nodes) - 1
             self._hold(min(consumers[0], last), min(consumers[-1], last), held)
         return moves
+
+    def _check_joins(self) -> None:
+        graph = self._problem.graph
+        for join in self._problem.joins:
+            if len({self._chosen[number].joined for number in join.nodes}) > 1:
+                self._broken.append(f"{join.name(graph)} is one weight to some of its products, and several to others")
+            for number, weight in zip(join.nodes, join.weights(graph), strict=True):
+                strategy = self._chosen[number]
+                if strategy.joined is not None and strategy.needs[1] != self._given[weight.number].layout:
+                    self._broken.append(f"{weight.name} is a part of {join.name(graph)}, and lies elsewhere")
 
     def _check(self, node: GraphNode, place: int, strategy: OpStrategy) -> None:
         value = self._problem.graph.values[node.operands[place]]

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from softmesh.distributed.layouts import Layout
+from softmesh.distributed.redistribution import HERE
 from softmesh.hardware.enums import DataType
 from softmesh.planner.linear_model import INFINITE, Costs, LinearModel, Terms
 from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem
@@ -61,6 +62,7 @@ class PlacementProgram:
             first.setdefault(own, number)
         for own, number in first.items():
             self._add_flows(own, number)
+        self._add_joins()
 
     # -- choices ---------------------------------------------------------------------------------
 
@@ -72,6 +74,38 @@ class PlacementProgram:
         for number, homes in self.problem.homes.items():
             if self.classes.leaves[number] not in self._home:
                 self._home[self.classes.leaves[number]] = self.model.binaries(len(homes))
+
+    def _add_joins(self) -> None:
+        """Parts of one product are chosen together, and with weights that lie where it needs them."""
+        known = set[tuple[int, ...]]()
+        for join in self.problem.joins:
+            own = tuple(self.classes.nodes[number] for number in join.nodes)
+            if own in known:
+                continue
+            known.add(own)
+            parts = [self._joined(number) for number in join.nodes]
+            for at in set[int]().union(*parts):
+                first, *others = (part.get(at, []) for part in parts)
+                for other in others:
+                    self.model.add_row(0, 0, [*((v, 1.0) for v in first), *((v, -1.0) for v in other)])
+            for number, weight in zip(join.nodes, join.weights(self.problem.graph), strict=True):
+                self._add_place(number, weight.number)
+
+    def _joined(self, node: int) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for variable, strategy in zip(self.strategy_variables(node), self.problem.strategies[node], strict=True):
+            if strategy.joined is not None:
+                found.setdefault(strategy.joined, []).append(variable)
+        return found
+
+    def _add_place(self, node: int, weight: int) -> None:
+        chosen: dict[Layout, list[int]] = {}
+        for variable, strategy in zip(self.strategy_variables(node), self.problem.strategies[node], strict=True):
+            if strategy.joined is not None:
+                chosen.setdefault(strategy.needs[1], []).append(variable)
+        for layout, variables in chosen.items():
+            there = [v for v, own, _ in self.given(weight) if own == layout]
+            self.model.add_row(-INFINITE, 0, [*((v, 1.0) for v in variables), *((v, -1.0) for v in there)])
 
     def strategy_variables(self, node: int) -> list[int]:
         return self._strategy[self.classes.nodes[node]]
@@ -159,10 +193,11 @@ class PlacementProgram:
         leaving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in given}
         arriving: dict[tuple[Layout, DataType], list[int]] = {key: [] for key in needed}
         for start, dtype in given:
+            ways = problem.ways_from(number, dtype, start)
             for end, wanted in needed:
                 if dtype is not wanted or (in_place and start != end):
                     continue
-                way = problem.way(number, dtype, start, end)
+                way = HERE if start == end else ways.get(end)
                 if way is None:
                     continue
                 flow, pair = model.continuous(), Pair(start, dtype, end)

@@ -19,6 +19,7 @@ from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.constraints import Constraint, WeightDtypes, closed_axes, dtypes_of, with_memory_of
 from softmesh.planner.handed_activations import takes_over
+from softmesh.planner.joined_products import JoinedStrategies
 from softmesh.planner.l1_values import l1_limits
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder
@@ -46,6 +47,10 @@ class Freedom:
         is_asked = self.allows_home is not None or self.allows_strategy is not None
         return is_asked or any(one.tells_axes_apart for one in self.constraints)
 
+    def dtypes_of(self, value: GraphValue) -> tuple[DataType, ...]:
+        """Those that a value may be kept in, its own first."""
+        return dtypes_of(value, self.dtypes)
+
 
 ANYTHING = Freedom()
 
@@ -72,7 +77,8 @@ def problem_of(
             raise NoStrategy(f"softmesh.plan: a mesh of {_times(mesh_shape)} devices is ruled out: {constraint}.")
     finder = finder or StrategyFinder(mesh_shape, chip, lines)
     limits = l1_limits(graph, chip)
-    setup = _Setup(graph, mesh_shape, finder, freedom, limits)
+    joined = JoinedStrategies(graph, finder, freedom.dtypes_of, limits) if stages == 1 else None
+    setup = _Setup(graph, mesh_shape, finder, freedom, limits, joined)
     with without_values():
         strategies = setup.all_strategies()
     homes = {leaf.number: setup.homes(leaf) for leaf in graph.leaves}
@@ -84,7 +90,10 @@ def problem_of(
     share = freedom.memory_share * with_memory_of(freedom.constraints)
     memory = int(memory_bytes(chip) * share)
     closed = closed_axes(freedom.constraints)
-    return PlacementProblem(graph, mesh_shape, lines, chip, strategies, homes, memory, closed, 1 / stages, limits)
+    joins = () if joined is None else joined.joins
+    return PlacementProblem(
+        graph, mesh_shape, lines, chip, strategies, homes, memory, closed, 1 / stages, limits, joins
+    )
 
 
 class _Setup:
@@ -95,8 +104,10 @@ class _Setup:
         finder: StrategyFinder,
         freedom: Freedom,
         limits: Mapping[int, int],
+        joined: JoinedStrategies | None,
     ) -> None:
         self._graph, self._mesh, self._finder, self._freedom = graph, mesh_shape, finder, freedom
+        self._joined = joined
         self._l1_limits = limits
         self._contributions: dict[int, set[int]] = {}  # of each value: the axes along which it can be a sum's parts
         self._alike: dict[tuple[object, ...], tuple[OpStrategy, ...]] = {}
@@ -114,13 +125,15 @@ class _Setup:
         """Those of the op, with its weights in each of the dtypes that they may be kept in."""
         values = [self._graph.values[number] for number in node.operands]
         dtypes = [
-            dtypes_of(value, self._freedom.dtypes) if value.number not in self._graph.makers else (value.dtype,)
+            self._freedom.dtypes_of(value) if value.number not in self._graph.makers else (value.dtype,)
             for value in values
         ]
         found, hands_on = [], takes_over(self._graph, node)
         for chosen in product(*dtypes):
             instead = {v.number: dtype for v, dtype in zip(values, chosen, strict=True) if dtype is not v.dtype}
             found.append(self._finder.strategies(self._graph, node, instead, self._l1_limits, hands_on=hands_on))
+        joined = () if self._joined is None else self._joined.strategies(node)
+        found += [joined] if joined else []
         if len(found) == 1:
             return found[0]
         key = tuple(map(id, found))
@@ -220,7 +233,7 @@ class _Setup:
 
     def _dtypes(self, value: GraphValue) -> tuple[DataType, ...]:
         """Those that all ops which read it can take."""
-        every = dtypes_of(value, self._freedom.dtypes)
+        every = self._freedom.dtypes_of(value)
         if len(every) == 1 or value.number in self._graph.makers:
             return (value.dtype,)
         taken = [{s.dtypes[place] for s in self._of_nodes[node]} for node, place in self._graph.consumers[value.number]]

@@ -214,8 +214,26 @@ def drawn_plan(problem: PlacementProblem, seed: int, layers: int = 1) -> LayoutP
         chosen.append(by_place.setdefault((node.op, node.number % period, len(own)), pick))
     homes = {number: draw.randrange(len(own)) for number, own in problem.homes.items()}
     _put_in_place(problem, chosen, homes)
+    _join(problem, chosen, homes, draw, period)
     assignment = Assignment(tuple(chosen), homes)
     return LayoutPlan(problem, assignment, problem.cost(assignment), 0.0, 1.0, Status.OPTIMAL)
+
+
+def _join(
+    problem: PlacementProblem, chosen: list[int], homes: dict[int, int], draw: random.Random, period: int
+) -> None:
+    """Products of one value as one or each on its own, as it is drawn for each place of a layer."""
+    drawn: dict[Any, int | None] = {}
+    for join in problem.joins:
+        numbers = sorted({one.joined for one in problem.strategies[join.nodes[0]] if one.joined is not None})
+        wanted = draw.choice(numbers) if numbers and draw.random() < 0.5 else None
+        wanted = drawn.setdefault((join.nodes[0] % period, len(numbers)), wanted)
+        for node, weight in zip(join.nodes, join.weights(problem.graph), strict=True):
+            own, layouts = problem.strategies[node], [home.layout for home in problem.homes[weight.number]]
+            if own[chosen[node]].joined != wanted:
+                chosen[node] = next(at for at, one in enumerate(own) if one.joined == wanted)
+            if wanted is not None:
+                homes[weight.number] = layouts.index(own[chosen[node]].needs[1])
 
 
 def _put_in_place(problem: PlacementProblem, chosen: list[int], homes: dict[int, int]) -> None:

@@ -102,7 +102,7 @@ def cut_at_layers(model: Model, seed: int) -> LayoutPlan:
     """Any layout of each stage at all, a layer or two in each."""
     (mesh,) = (mesh for mesh in meshes_of("T3000") if mesh.shape == (2, 4))
     lines = (mesh.lines[0], mesh.lines[1]._replace(devices=2, is_ring=False))
-    one = drawn_plan(problem_of(graph_of(model), (2, 2), lines, mesh.chip), seed)
+    one = drawn_plan(problem_of(graph_of(model), (2, 2), lines, mesh.chip, stages=2), seed)
     middle = boundaries(one.problem)[1]
     edges = (0, middle, len(one.problem.graph.nodes))
     stages = tuple(Stage(first, end, 1e-3, 1e-5, 1) for first, end in pairwise(edges))

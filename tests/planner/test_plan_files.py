@@ -230,7 +230,7 @@ def test_layers_become_a_function_and_the_names_of_weights_stay() -> None:
         source = plan(decode, mesh).source()
     assert "for i in range(3):" in source
     assert len(re.findall(r"^def layer", source, re.MULTILINE)) == 1
-    assert 't[f"layers.{i}.wq"]' in source
+    assert 't[f"layers.{i}.wo"]' in source
     assert source.count("down") <= 4  # in the table, and where it is used
 
 

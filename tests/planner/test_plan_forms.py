@@ -25,9 +25,13 @@ from planned_models import (
 import softmesh as ttnn
 from softmesh.alias import aliased
 from softmesh.cli import commands
+from softmesh.errors import MeshError
 from softmesh.planner.constraints import Pinned, WeightDtypes
 from softmesh.planner.explanation.unsearched_forms import unsearched_forms
 from softmesh.planner.layout_plan import LayoutPlan, plan
+from softmesh.planner.op_graph import GraphNode
+from softmesh.planner.op_strategies import OpStrategy
+from softmesh.planner.problem_setup import Freedom
 
 Model = Callable[[ttnn.MeshDevice], ttnn.Tensor]
 SPLIT_ALONG_K = (ttnn.Replicate(), ttnn.Shard(0))
@@ -178,7 +182,8 @@ def device_seconds(file: Path, *arguments: str) -> float:
     result = CliRunner().invoke(commands, told)
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout[result.stdout.index("{\n") :])
-    return sum(op["seconds"] for op in found["ops"] if op["bound"] != "host")
+    of_calls = [op for op in found["ops"] if op["bound"] != "host" and op["name"] != "concat"]  # which joins weights
+    return sum(op["seconds"] for op in of_calls)
 
 
 @pytest.mark.usefixtures("_with_examples")
@@ -199,8 +204,57 @@ def test_a_plan_with_smaller_caches_makes_what_one_device_makes() -> None:
     made_by(found, decode)
 
 
+def projected(*widths: int, bias: bool = False) -> Model:
+    """Two layers with several products of one value; the first of them is activated."""
+
+    def model(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        x = put(drawn(1, 1, 32, 512), device)
+        numbered = [*enumerate(widths)]
+        layers = [{f"w{at}": put(drawn(512, n, seed=9 * at + i), device) for at, n in numbered} for i in range(2)]
+        back = [[put(drawn(n, 512, seed=9 * at + i), device) for at, n in numbered] for i in range(2)]
+        more = {"bias": put(drawn(1, widths[0]), device)} if bias else {}
+        for weights, after in zip(layers, back, strict=True):
+            first, *others = weights.values()
+            made = [ttnn.linear(x, first, activation="silu", **more), *(ttnn.matmul(x, one) for one in others)]
+            for one, weight in zip(made, after, strict=True):
+                x = ttnn.add(x, ttnn.linear(one, weight))
+        return x
+
+    return model
+
+
+def is_joined(node: GraphNode, strategy: OpStrategy) -> bool:
+    """For all that `projected` does with one value."""
+    return strategy.joined is not None or (node.op != "matmul" and "silu" not in node.bound)
+
+
+@pytest.mark.parametrize("dim", [0, 1], ids=["summed", "side by side"])
+@pytest.mark.parametrize("shape", [(1, 8), (2, 4)])
+def test_products_of_one_value_may_be_one_and_make_the_same(shape: tuple[int, ...], dim: int) -> None:
+    model = projected(256, 512, 256)
+    expected, pinned = on_one_device(model), Pinned("layers.*", (ttnn.Replicate(), ttnn.Shard(dim)))
+    with opened(shape) as mesh:
+        found = plan(model, mesh, freedom=Freedom(allows_strategy=is_joined), constraints=[pinned])
+        with found.followed(mesh):
+            assert_close(ttnn.compose(model(mesh)), expected)
+    source = found.source()
+    names = ", ".join(f'f"layers.{{i}}.w{at}"' for at in range(3))
+    assert f'**{{f"layers.{{i}}.w0+w1+w2": ({names}) for i in range(2)}},' in source
+    forward = source[source.index("def forward") : source.index("def run")]
+    assert forward.count("ttnn.matmul(") == 2
+    assert (forward.count("_scattered =") + forward.count("_reduced =") > 0) or dim == 1
+    made_by(found, model)
+
+
+def test_a_weight_that_lies_elsewhere_is_no_part_of_a_joined_one() -> None:
+    pins = [Pinned(f"layers.*.w{at}", (ttnn.Replicate(), ttnn.Shard(at))) for at in (0, 1)]
+    with opened((1, 8)) as mesh, pytest.raises(MeshError, match="layers"):
+        plan(projected(256, 256), mesh, freedom=Freedom(allows_strategy=is_joined), constraints=pins)
+
+
 def test_a_summary_names_the_forms_that_were_not_searched() -> None:
-    llama = plan(example("llama").decode, "T3000", {"size": SIZE, "keys": KEYS})
-    assert "one product of weights that read the same value (wq, wk, wv; gate, up)" in unsearched_forms(llama)
     with opened((1, 8)) as mesh:
-        assert not [form for form in unsearched_forms(plan(chain, mesh)) if "one product" in form]
+        joined, *_ = unsearched_forms(plan(projected(256, 256, 256, bias=True), mesh))
+        assert joined == "one product of weights that read the same value (w0, w1, w2)"
+        for model in (projected(256, 256), chain):
+            assert not [form for form in unsearched_forms(plan(model, mesh)) if "one product" in form]

@@ -173,3 +173,34 @@ def test_what_the_search_minimises_is_what_the_evaluator_says(
     assert found.cost.fits
     assert found.cost.ranked_seconds == pytest.approx(found.bound, rel=1e-5)
     assert found.cost.ranked_seconds >= free.cost.ranked_seconds * (1 - 1e-6)
+
+
+def projections(device: ttnn.MeshDevice) -> ttnn.Tensor:
+    x, gate, up = (
+        ttnn.from_torch(torch.zeros(shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+        for shape in ((32, 2048), (2048, 2048), (2048, 2048))
+    )
+    return ttnn.multiply(ttnn.linear(x, gate, activation="silu"), ttnn.matmul(x, up))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_products_that_may_be_one_are_searched_as_by_brute_force(seed: int) -> None:
+    choose = random.Random(seed)
+    problem = problem_of(captured(projections, chip=N300), (2, 2), MESHES[2, 2], N300, FREEDOMS[0], FINDERS[2, 2])
+    (join,) = problem.joins
+    numbers = choose.sample(range(1 + max(one.joined or 0 for one in problem.strategies[join.nodes[0]])), 3)
+    strategies, homes = list(problem.strategies), dict(problem.homes)
+    for node, weight in zip(join.nodes, join.weights(problem.graph), strict=True):
+        together = [one for one in strategies[node] if one.joined in numbers]
+        alone = [one for one in strategies[node] if one.joined is None]
+        strategies[node] = (*together, *choose.sample(alone, 2))
+        needed = [home for home in homes[weight.number] if home.layout == choose.choice(together).needs[1]]
+        homes[weight.number] = tuple(dict.fromkeys([*needed, choose.choice(homes[weight.number])]))
+    problem = dataclasses.replace(problem, strategies=tuple(strategies), homes=homes)
+    x = problem.graph.named("x").number
+    thin = thinned(dataclasses.replace(problem, homes=homes | {x: homes[x][:1]}), choose)
+    best, found = best_of_all(thin), solved(thin, gap=0.0)
+    assert best is not None
+    assert found.cost is not None
+    assert found.cost.ranked_seconds == pytest.approx(best[1].ranked_seconds, rel=1e-6)
+    assert found.bound == pytest.approx(best[1].ranked_seconds, rel=1e-5)

@@ -104,6 +104,8 @@ def _op_row(plan: ChosenLayout, node: GraphNode, sent: Sequence[Sent]) -> OpRow:
     ]
     split = zip(plan.mesh_shape, strategy.split_names, strict=True)
     words = [f"axis {at}: {_first(name)}" for at, (n, name) in enumerate(split) if n > 1 and name != "all"]
+    if strategy.joined is not None:
+        words += [f"part of {leaf_word(join.name(graph))}" for join in problem.joins if node.number in join.nodes]
     return OpRow(
         "",
         1,

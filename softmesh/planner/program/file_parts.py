@@ -56,12 +56,20 @@ def first_along(mesh, axis, dtype):
     return ttnn.from_torch(first, dtype=dtype, layout=layout, device=mesh, mesh_mapper=mapper(mesh, dims))
 '''
 
+JOINING = '''\
+def joined(t):
+    """The tensors, those of JOINED as one."""
+    for name, parts in JOINED.items():
+        t[name] = ttnn.concat([t.pop(part) for part in parts], -1)
+    return t
+'''
+
 RUNNING = '''\
 def run(values):
     """The outputs as one device would have them, of torch tensors by name."""
 {opening}
     try:
-        outputs = forward(mesh, placed(mesh, values, TENSORS))
+        outputs = forward(mesh, {tensors})
         return [whole(mesh, tensor, dims) for tensor, dims in zip(outputs, OUTPUTS)]
     finally:
         ttnn.close_mesh_device(mesh)

@@ -22,7 +22,7 @@ from softmesh.dispatch.call_cache import bound_values
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
 from softmesh.dispatch.operation import Operation
 from softmesh.distributed.call_description import tensors_of
-from softmesh.distributed.layouts import Layout, described, layout_of, unsized, whole_shape
+from softmesh.distributed.layouts import Layout, described, is_whole, layout_of, unsized, whole_shape
 from softmesh.distributed.redistribution_ops import runner
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, NotModelled, SoftmeshError
@@ -138,14 +138,21 @@ class _Follower:
             operands = [self._moved(node, place, tensor, strategy.needs[place]) for place, tensor in enumerate(tensors)]
             form = self._form(node, op, bound, strategy)
             made = form.call(*operands)
-            if strategy.bare is not None and form.after is not None:
-                whole = self._problem.value(node.results[0], self._graph.values[node.results[0]].dtype)
-                for step in strategy.inside:
-                    made = runner(step, whole)(made)
-                made = form.after(made)
+            if strategy.bare is not None and not is_whole(strategy.bare):
+                made = self._summed(node, strategy.bare, strategy.gives[0], made)
+                made = made if form.after is None else form.after(made)
             return self._kept(node, strategy.gives, made, operands)
         finally:
             self._is_inside = False
+
+    def _summed(self, node: GraphNode, parts: Layout, end: Layout, made: Tensor) -> Tensor:
+        """The contributions of a product, each on its own also where a file has one product for several."""
+        number, dtype = node.results[0], self._graph.values[node.results[0]].dtype
+        way, whole = self._problem.way(number, dtype, parts, end), self._problem.value(number, dtype)
+        assert way is not None
+        for step in way.steps:
+            made = runner(step, whole)(made)
+        return made
 
     def _form(self, node: GraphNode, op: Operation, bound: list[Any], strategy: OpStrategy) -> OpForm:
         try:

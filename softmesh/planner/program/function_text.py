@@ -66,9 +66,9 @@ class FunctionText:
     def _called_after(self, call: PlanCall) -> str:
         """The one weight that it reads, or the op."""
         tensors = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Symbol)]
-        read = [self._leaves[symbol] for symbol in tensors if symbol in self._leaves]
-        weights = [value for number in read if (value := self._graph.values[number]).role is Role.WEIGHT]
-        words = {leaf_word(value.name) for value in weights if facts(value.dtype).is_float}
+        read = [(symbol, self._graph.values[self._leaves[symbol]]) for symbol in tensors if symbol in self._leaves]
+        weights = [(symbol, value) for symbol, value in read if value.role is Role.WEIGHT]
+        words = {leaf_word(symbol.hint) for symbol, value in weights if facts(value.dtype).is_float}
         if len(words) == 1 and len(tensors) > len(weights):
             return f"{words.pop()}_out"
         return call.op.name.rpartition(".")[2]

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.images import COUNT
-from softmesh.distributed.layouts import Extents, Layout
+from softmesh.distributed.layouts import Extents, Layout, Value
 from softmesh.distributed.redistribution import Step
 from softmesh.distributed.split_choices import Split
 from softmesh.errors import NotModelled
@@ -22,6 +23,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
 from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.handed_activations import INPUT_ACTIVATIONS, activations_behind, takes_over
+from softmesh.planner.joined_products import Join
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
 from softmesh.planner.op_strategies import OpStrategy, StrategyFinder, splits_of
 from softmesh.planner.placement_problem import Move
@@ -133,6 +135,8 @@ class _Writer:
         self._step: Step | None = None
         self._is_in_l1: set[Symbol] = set()
         self._wants_l1: bool | None = None  # of what is called now; None: nothing is said
+        self._joins = {number: join for join in plan.problem.joins for number in join.nodes}
+        self._products: dict[Join, Symbol] = {}  # that several nodes have their parts of
 
     def written(self, part: Part) -> PlanCalls:
         graph, plan = self._graph, self._plan
@@ -170,6 +174,9 @@ class _Writer:
 
     def _compute(self, node: GraphNode) -> None:
         strategy = self._problem.strategies[node.number][self._plan.assignment.strategies[node.number]]
+        if strategy.joined is not None:
+            self._symbols[node.results[0], strategy.gives[0]] = self._part(node, strategy)
+            return
         operands = [self._moved(v, need) for v, need in zip(node.operands, strategy.needs, strict=True)]
         self._node = node
         form = self._forms.form(self._graph, node, strategy)
@@ -188,6 +195,34 @@ class _Writer:
         for number, gives, symbol in zip(node.results, strategy.gives, results, strict=True):
             self._symbols[number, gives] = symbol
 
+    def _part(self, node: GraphNode, strategy: OpStrategy) -> Symbol:
+        """The result of a node that is a slice of one product with several weights; the first node does that."""
+        graph, join, (gives,) = self._graph, self._joins[node.number], strategy.gives
+        form = self._forms.form(graph, node, strategy)
+        if join not in self._products:
+            self._products[join] = self._product(join, strategy, self._moved(node.operands[0], strategy.needs[0]))
+        start = sum(join.widths(graph)[: join.nodes.index(node.number)])
+        whole = graph.values[node.results[0]].shape
+        pieces = [local_extents((*whole[:-1], n), gives) for n in (start, start + whole[-1])]
+        self._wants_l1 = self._stays_in_l1(node.results[0], gives)
+        starts = [*(0 for _ in whole[:-1]), pieces[0][-1] if start else 0]
+        made: Symbol = OPERATIONS["slice"](self._products[join], starts, [*pieces[1]])
+        made = form.after(made) if strategy.behind and form.after is not None else made
+        self._wants_l1 = None
+        return made
+
+    def _product(self, join: Join, strategy: OpStrategy, operand: Symbol) -> Symbol:
+        """The product, summed."""
+        graph, problem, leader = self._graph, self._problem, self._graph.nodes[join.leader]
+        weight, bare = Symbol(join.name(graph)), strategy.bare
+        assert bare is not None
+        self._leaves[weight] = join.weights(graph)[0].number
+        value = join.product(graph, problem.mesh_shape, problem.l1_limits)
+        self._node, self._wants_l1 = leader, value.is_in_l1(bare)
+        made: Symbol = self._forms.form(graph, leader, strategy).call(operand, weight)
+        self._node = None
+        return self._taken(strategy.inside, made, value, graph.values[leader.results[0]].dtype, bare)
+
     def _given(self, number: int) -> Layout:
         return self._problem.given(self._plan.assignment, number).layout
 
@@ -199,7 +234,8 @@ class _Writer:
         start, dtype = self._given(number), self._problem.given(self._plan.assignment, number).dtype
         way = self._problem.way(number, dtype, start, end)
         assert way is not None
-        symbol = self._symbols[number, end] = self._taken(way.steps, self._symbols[number, start], number, start)
+        value, made = self._problem.value(number, dtype), self._symbols[number, start]
+        symbol = self._symbols[number, end] = self._taken(way.steps, made, value, dtype, start)
         return symbol
 
     def _activated(
@@ -208,13 +244,12 @@ class _Writer:
         """The sum of contributions, and what is not linear behind it, where nobody who reads it does that."""
         assert strategy.bare is not None
         assert after is not None
-        made = self._taken(strategy.inside, made, node.results[0], strategy.bare)
+        (number,), dtype = node.results, self._graph.values[node.results[0]].dtype
+        made = self._taken(strategy.inside, made, self._problem.value(number, dtype), dtype, strategy.bare)
         self._wants_l1 = self._stays_in_l1(node.results[0], strategy.gives[0])
         return after(made) if strategy.behind else made
 
-    def _taken(self, steps: Sequence[Step], symbol: Symbol, number: int, layout: Layout) -> Symbol:
-        dtype = self._problem.given(self._plan.assignment, number).dtype
-        value = self._problem.value(number, dtype)
+    def _taken(self, steps: Sequence[Step], symbol: Symbol, value: Value, dtype: Any, layout: Layout) -> Symbol:
         for step in steps:
             self._step, self._wants_l1 = step, value.is_in_l1(step.after)
             symbol = take_step(step, symbol, value, layout, lambda axis: self._mask(axis, dtype))

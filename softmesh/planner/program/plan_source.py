@@ -16,13 +16,13 @@ from softmesh.planner.program.file_opening import (
     needs_fabric,
     opening_lines,
 )
-from softmesh.planner.program.file_parts import PROGRAM, RUNNING, SPREADING, random_values
+from softmesh.planner.program.file_parts import JOINING, PROGRAM, RUNNING, SPREADING, random_values
 from softmesh.planner.program.function_text import FunctionText, LayerFunction, write_parts
 from softmesh.planner.program.layer_functions import blocks_of, parts_of
 from softmesh.planner.program.pipeline_source import pipeline_source
 from softmesh.planner.program.plan_calls import calls_of
 from softmesh.planner.program.python_text import literal, precision_lines
-from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, output_dims, tensor_rows
+from softmesh.planner.program.tensor_tables import SAID_OF_TENSORS, joined_rows, output_dims, tensor_rows
 
 
 def source_of(plan: ChosenLayout) -> str:
@@ -44,7 +44,11 @@ def _mesh_source(plan: ChosenLayout) -> str:
         "\n".join(["def forward(mesh, t):", '    """All of it; `t` has the tensors by name."""', *text.lines])
     )
     opening, closing = opening_lines(plan, "mesh", "MESH"), CLOSING if needs_fabric(plan) else ""
-    blocks.append(RUNNING.format(opening="\n".join(opening), closing=closing).rstrip())
+    tensors, has_joined = "placed(mesh, values, TENSORS)", any(one.joined is not None for one in plan.strategies)
+    if has_joined:
+        blocks.append(JOINING.rstrip())
+        tensors = f"joined({tensors})"
+    blocks.append(RUNNING.format(opening="\n".join(opening), closing=closing, tensors=tensors).rstrip())
     blocks += [random_values("TENSORS.items()", has_state=bool(_remembered(graph))), PROGRAM.rstrip()]
     return "\n\n\n".join(blocks) + "\n"
 
@@ -82,6 +86,9 @@ def _tables(plan: ChosenLayout) -> Iterator[str]:
         yield from tensor_rows(plan, remembered)
         yield "}"
         yield "TENSORS |= STATE"
+    if joined := list(joined_rows(plan)):
+        yield from ("", "# Weights that are one: each device has its pieces of them side by side.", "JOINED = {")
+        yield from (*joined, "}")
     yield ""
     yield "# What `forward` returns: the dim that is shared along each axis."
     yield f"OUTPUTS = {literal(tuple(output_dims(plan, number) for number in graph.outputs))}"

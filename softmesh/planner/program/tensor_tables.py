@@ -9,6 +9,7 @@ from softmesh.distributed.layouts import Layout
 from softmesh.errors import NotModelled
 from softmesh.placement.placements import Shard
 from softmesh.planner.chosen_layout import ChosenLayout
+from softmesh.planner.joined_products import Join
 from softmesh.planner.op_graph import GraphValue
 from softmesh.planner.program.leaf_patterns import counted_name, pattern_of
 from softmesh.planner.program.python_text import literal, quoted
@@ -25,6 +26,25 @@ def tensor_rows(plan: ChosenLayout, leaves: Iterable[GraphValue], indent: int = 
     for (_, said), group in groupby(_sorted_by_form(facts), key=lambda fact: (counted_name(fact[0]), fact[1])):
         for row in _entries([name for name, _ in group], said):
             yield " " * indent + row
+
+
+def joined_rows(plan: ChosenLayout) -> Iterator[str]:
+    """By the name of each joined weight, those that it is made of."""
+    graph = plan.problem.graph
+    chosen = [join for join in plan.problem.joins if plan.strategies[join.nodes[0]].joined is not None]
+    groups: dict[str, list[Join]] = {}
+    for join in chosen:
+        groups.setdefault(counted_name(join.name(graph)), []).append(join)
+    for alike in groups.values():
+        columns = list(zip(*([weight.name for weight in join.weights(graph)] for join in alike), strict=True))
+        patterns = [pattern_of(names) for names in columns]
+        known = [pattern for pattern in patterns if pattern is not None]
+        if len(known) == len(columns) and len({pattern.first for pattern in known}) == 1:
+            said = ", ".join(pattern.f_string() for pattern in known)
+            yield from (f"    {row}" for row in _entries([join.name(graph) for join in alike], f"({said})"))
+        else:
+            names = ([weight.name for weight in join.weights(graph)] for join in alike)
+            yield from (f"    {quoted(j.name(graph))}: {literal(tuple(n))}," for j, n in zip(alike, names, strict=True))
 
 
 def output_dims(plan: ChosenLayout, number: int) -> tuple[int | None, ...]:
