@@ -67,6 +67,7 @@ class StrategyFinder:
     def __init__(self, mesh_shape: Extents, chip: Chip, lines: tuple[Line, ...]) -> None:
         self.mesh_shape, self.chip, self.lines = mesh_shape, chip, lines
         self._known: dict[Any, tuple[OpStrategy, ...]] = {}
+        self._equal: dict[tuple[OpStrategy, ...], tuple[OpStrategy, ...]] = {}  # one object, by which layers are alike
 
     def strategies(
         self,
@@ -91,7 +92,8 @@ class StrategyFinder:
         found = self._known.get(key)
         if found is None:
             given = graph if not instead else _with_dtypes(graph, instead)
-            found = self._known[key] = tuple(self._found(given, node, limits, hands_on, is_needed=not instead))
+            found = tuple(self._found(given, node, limits, hands_on, is_needed=not instead))
+            found = self._known[key] = self._equal.setdefault(found, found)
         return found
 
     def described(

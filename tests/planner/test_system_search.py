@@ -22,7 +22,7 @@ from softmesh.planner.capture import captured
 from softmesh.planner.constraints import MemoryShare, MeshShapeIs, Pinned
 from softmesh.planner.first_assignment import first_assignment
 from softmesh.planner.goal import Goal
-from softmesh.planner.integer_program import Status, solved
+from softmesh.planner.integer_program import PlacementSearch, Status, solved
 from softmesh.planner.layout_plan import plan
 from softmesh.planner.linear_model import Answer, Costs, LinearModel
 from softmesh.planner.narrower_problems import narrowed, widened
@@ -172,6 +172,40 @@ def test_a_search_that_runs_out_of_time_returns_its_best_plan_and_the_gap() -> N
     assert found.cost.fits
     assert 0 <= found.gap <= 1
     assert found.bound <= found.cost.ranked_seconds * (1 + 1e-6)
+
+
+def steps(count: int) -> Callable[[ttnn.MeshDevice], ttnn.Tensor]:
+    """Steps of training that follow each other; AdamW's numbers are others in each."""
+
+    def model(device: ttnn.MeshDevice) -> ttnn.Tensor:
+        weight = train.Linear(device, 256, 256, train.Initial(0))
+        optimizer = train.AdamW(weight, lr=1e-3)
+        for _ in range(count):
+            x, y = (
+                ttnn.from_torch(torch.zeros(1, 1, 64, 256), layout=ttnn.TILE_LAYOUT, device=device) for _ in range(2)
+            )
+            loss = train.mse_loss(weight(x), y)
+            loss.backward()
+            optimizer.step()
+        return loss
+
+    return model
+
+
+def test_steps_that_differ_in_numbers_only_are_decided_once() -> None:
+    mesh = next(one for one in meshes_of("T3000") if one.shape == (2, 4))
+    graphs = [captured(steps(count), chip=mesh.chip) for count in (3, 9)]
+    short, long = (PlacementSearch(problem_of(graph, mesh.shape, mesh.lines, mesh.chip)) for graph in graphs)
+    assert len(graphs[1].nodes) > 2 * len(graphs[0].nodes)
+    assert long.program.model.size < tuple(1.1 * n for n in short.program.model.size)
+
+
+@pytest.mark.parametrize("model", [steps(3), mlps])
+def test_a_plan_for_a_system_is_no_slower_than_one_for_any_of_its_meshes(model: Callable[..., ttnn.Tensor]) -> None:
+    found = plan(model, "T3000", gap=0.0)
+    for shape in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 4)):
+        alone = plan(model, "T3000", gap=0.0, constraints=[MeshShapeIs(shape)])
+        assert found.ranked_seconds <= alone.ranked_seconds * (1 + 1e-6)
 
 
 def step(device: ttnn.MeshDevice) -> ttnn.Tensor:
