@@ -35,7 +35,8 @@ class LeafNames:
             self._said[id(made)] = os.path.basename(str(file))
 
     def say(self, tensor: Tensor, name: str) -> None:
-        self._said[id(tensor)] = name
+        """Name a tensor that the program itself does not have."""
+        self._paths[id(tensor)] = name
 
     def name(self, tensor: Tensor, number: int) -> str:
         found = self._paths.get(id(tensor))

@@ -289,7 +289,7 @@ def test_the_best_plan_of_a_step_is_a_file_that_diff_confirms(tmp_path: Path, mo
     arguments = [str(file), "--system", "N300", "--against", "one-device", str(tmp_path / "values.safetensors")]
     result = CliRunner().invoke(commands, ["diff", *arguments])
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("No divergence: ")
+    assert result.stdout.startswith("No divergence: ")
 
 
 def test_what_has_no_gradient_here_is_named() -> None:
