@@ -163,10 +163,10 @@ def test_what_the_search_minimises_is_what_the_evaluator_says(
 ) -> None:
     """Also where equal layers are decided once, and where memory is scarce."""
     problem = problem_of(layers_of(words, 6), shape, MESHES[shape], N300, FREEDOMS[0], FINDERS[shape])
-    free = solved(problem, gap=0.0)
+    free = solved(problem, 300.0, gap=0.0)
     assert free.cost is not None
     tight = dataclasses.replace(problem, memory_bytes=int(free.cost.peak * share))
-    found = free if share == 1 else solved(tight, gap=0.0)
+    found = free if share == 1 else solved(tight, 300.0, gap=0.0)
     if found.status is Status.INFEASIBLE:
         return
     assert found.cost is not None
