@@ -12,34 +12,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-
-# Names that are described here, and where; any other op is found out about by its own placement rule.
-DESCRIBED = {
-    "concat": "data_movement",
-    "embedding": "linear_and_embedding",
-    "explain": "explanation",
-    "implicit": "communication_policy",
-    "ImplicitCommunication": "communication_policy",
-    "ImplicitCommunicationError": "communication_policy",
-    "layer_norm": "softmax_and_norms",
-    "linear": "linear_and_embedding",
-    "matmul": "linear_and_embedding",
-    "max": "reductions",
-    "mean": "reductions",
-    "mesh_mapper": "placement_requests",
-    "min": "reductions",
-    "paged_scaled_dot_product_attention_decode": "decode_attention",
-    "permute": "data_movement",
-    "redistribute": "data_movement",
-    "reshape": "data_movement",
-    "rms_norm": "softmax_and_norms",
-    "scaled_dot_product_attention": "attention",
-    "scaled_dot_product_attention_decode": "decode_attention",
-    "slice": "data_movement",
-    "softmax": "softmax_and_norms",
-    "sum": "reductions",
-    "transpose": "data_movement",
-}
+from pathlib import Path
 
 
 def __getattr__(name: str) -> object:
@@ -48,9 +21,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "ttrun":  # the launcher, which TT-NN keeps here as a module
         return importlib.import_module(f"{__name__}.ttrun")
-    if name in DESCRIBED:
-        found = getattr(importlib.import_module(f"{__name__}.{DESCRIBED[name]}"), name)
-    else:
+    if (Path(__file__).parent / f"{name}.py").is_file():  # asked for before it is imported
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r} yet")
+    found = importlib.import_module(f"{__name__}.described_ops").described().get(name)
+    if found is None:
         found = getattr(sys.modules[__name__.partition(".")[0]], name)
         found = importlib.import_module(f"{__name__}.generic_ops").unified(found)
     globals()[name] = found

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from softmesh import distributed
 from softmesh.collectives.collective_operation import is_collective
 from softmesh.cost.chip_costs import elementwise_seconds
 from softmesh.dispatch.operand import Operand
@@ -23,6 +22,7 @@ from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local, rank_padder, result_distributions
 from softmesh.dispatch.shape_only import form_only
 from softmesh.distributed.call_description import CallDescription
+from softmesh.distributed.described_ops import described
 from softmesh.distributed.images import are_images, describe_images
 from softmesh.distributed.layouts import SUM, Extents, Value, bits
 from softmesh.distributed.runnable_plan import SplitOptions
@@ -240,7 +240,7 @@ class UnifiedNamespace:
 def _unified(plain: str) -> Unified:
     """The one unified form of a plain op, under whatever name it is asked for."""
     short = plain.rpartition(".")[2]
-    own = getattr(distributed, short) if short in distributed.DESCRIBED else None
+    own = described().get(short)
     is_it = isinstance(own, Unified) and own.plain.name == plain
     return own if is_it else Unified(plain, describe, shape_of)  # type: ignore[return-value]
 

@@ -25,10 +25,11 @@ from softmesh.cost import link_costs
 from softmesh.cost.chip_costs import copy_seconds, launch_seconds
 from softmesh.cost.link_costs import Line, LinkCost
 from softmesh.distributed.layouts import SUM, Extents, Layout, Value, is_split, with_word
+from softmesh.kinds import Kind
 from softmesh.placement.placements import REPLICATE, Partial, Shard
 
-GATHER, REDUCE, REDUCE_SCATTER = "all_gather", "all_reduce", "reduce_scatter"
-PARTITION, EXCHANGE, CONTRIBUTE = "partition", "all_to_all", "contribute"
+GATHER, REDUCE, REDUCE_SCATTER = Kind.ALL_GATHER.value, Kind.ALL_REDUCE.value, Kind.REDUCE_SCATTER.value
+PARTITION, EXCHANGE, CONTRIBUTE = Kind.PARTITION.value, Kind.ALL_TO_ALL.value, "contribute"
 LOCAL_STEPS = (PARTITION, CONTRIBUTE)
 RING = "ring"  # blocks passed on from neighbour to neighbour, in the midst of an op
 

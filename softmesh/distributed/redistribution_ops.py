@@ -31,6 +31,7 @@ from softmesh.distributed.redistribution import (
 )
 from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
+from softmesh.placement.pieces import combined
 from softmesh.placement.placements import Shard
 from softmesh.tensor.tensor import Tensor
 
@@ -121,27 +122,13 @@ def contribute(input_tensor: Operand, *, cluster_axis: int) -> CollectiveSpec:
     return CollectiveSpec(cluster_axis, move, needs_fabric=False)
 
 
-def _wide(data: torch.Tensor) -> torch.Tensor:
-    return data.float() if data.is_floating_point() else data
-
-
-_COMBINED: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
-    "sum": lambda data, axis: _wide(data).sum(axis, keepdim=True),
-    "avg": lambda data, axis: data.float().mean(axis, keepdim=True),
-    "max": lambda data, axis: data.amax(axis, keepdim=True),
-    "min": lambda data, axis: data.amin(axis, keepdim=True),
-    "prod": lambda data, axis: _wide(data).prod(axis, keepdim=True),
-}
-
-
 @move("combine", Kind.ALL_REDUCE, precision="native")
 def combine(input_tensor: Operand, how: str, *, cluster_axis: int) -> CollectiveSpec:
     """Every member gets the contributions of all, combined."""
 
     def move(group: Group) -> GroupComputation:
         (axis,) = group.axes
-        together = _COMBINED[how]
-        return GroupComputation(lambda data: together(group.full(data), axis), (replicated_placement(group),))
+        return GroupComputation(lambda data: combined(group.full(data), axis, how), (replicated_placement(group),))
 
     return CollectiveSpec(cluster_axis, move)
 

@@ -16,9 +16,8 @@ from softmesh.distributed.layouts import Extents
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Split, by_labels
 from softmesh.distributed.unified_op import Unified
+from softmesh.ops.reduction.reduction import REDUCTIONS
 from softmesh.placement.placements import Partial
-
-_COMBINES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
 
 
 def describe_reduction(given: CallDescription) -> SplitOptions:
@@ -35,7 +34,7 @@ def describe_reduction(given: CallDescription) -> SplitOptions:
         [labels],
         tuple(result),
         labels,
-        combines=dict.fromkeys(labels, Partial(_COMBINES[name])),
+        combines=dict.fromkeys(labels, Partial("sum" if name == "mean" else name)),
         carries=(frozenset({0}),) if name in ("sum", "mean") else (),
         names=given.short_names,
     )
@@ -56,4 +55,4 @@ def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operan
     return tuple(1 if dim in dims else n for dim, n in enumerate(operand.shape) if keep or dim not in dims)
 
 
-sum, mean, max, min = (Unified(name, describe_reduction, _shape_of) for name in _COMBINES)
+sum, mean, max, min = (Unified(name, describe_reduction, _shape_of) for name, one in REDUCTIONS.items() if one.combine)

@@ -5,6 +5,8 @@ Everything here is a view unless a subset of devices is picked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from softmesh.placement.distribution import (
@@ -16,7 +18,18 @@ from softmesh.placement.distribution import (
     refine,
     split_axes,
 )
-from softmesh.placement.placements import LOCAL, REPLICATE, Placement
+from softmesh.placement.placements import COMBINING, LOCAL, REPLICATE, Placement
+
+_TOGETHER: dict[str, Callable[..., torch.Tensor]] = dict(
+    zip(COMBINING, (torch.sum, torch.mean, torch.amax, torch.amin, torch.prod), strict=True)
+)
+
+
+def combined(data: torch.Tensor, axis: int, how: str) -> torch.Tensor:
+    """Put the contributions along an axis together as `Partial(how)` says, fractions in float32 at least."""
+    is_exact = not data.is_floating_point() and how != "avg"
+    wide = data if is_exact else data.to(torch.promote_types(data.dtype, torch.float32))
+    return _TOGETHER[how](wide, dim=axis, keepdim=True)
 
 
 def regrid(data: torch.Tensor, dist: Distribution, fine: Extents) -> torch.Tensor:

@@ -13,6 +13,7 @@ import softmesh
 from softmesh import distributed
 from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.operation import Operation
+from softmesh.distributed.described_ops import described
 from softmesh.distributed.unified_op import Unified
 from softmesh.namespaces import FLAT, LAZY, SUBMODULES
 from softmesh.type_stubs.stub_module import StubModule
@@ -86,7 +87,7 @@ def _namespace(module: ModuleType, published: dict[str, ModuleType]) -> StubModu
 def _distributed() -> StubModule:
     """The unified ops, and the names for meshes that TT-NN has in its module of this name."""
     tops = _members(softmesh)
-    members = {name: getattr(distributed, name) for name in ("DESCRIBED", *distributed.DESCRIBED)}
+    members = dict(described())
     for name, value in tops.items():
         if name in members or name in _OWN or is_collective(value):
             continue

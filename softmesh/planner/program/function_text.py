@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from softmesh.cores import CoreGrid
+from softmesh.dispatch.operation import kind_of
 from softmesh.distributed.plan_table import size, time
 from softmesh.distributed.redistribution import Step
 from softmesh.errors import NotModelled
+from softmesh.kinds import Kind
 from softmesh.planner.l1_values import L1_SHARES
 from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.layer_functions import Block, Layers
@@ -19,7 +21,12 @@ from softmesh.planner.program.python_text import Names, Unwritable, call_lines, 
 from softmesh.planner.program.symbols import Symbol
 from softmesh.tensor.dtype import facts
 
-_DONE = {"all_gather": "gathered", "all_reduce": "reduced", "reduce_scatter": "scattered", "mesh_partition": "split"}
+_DONE: dict[Kind | None, str] = {
+    Kind.ALL_GATHER: "gathered",
+    Kind.ALL_REDUCE: "reduced",
+    Kind.REDUCE_SCATTER: "scattered",
+    Kind.PARTITION: "split",
+}
 _TAKE_DEVICE = ("conv2d", "conv_transpose2d")  # to which they bring weights from the host
 
 
@@ -49,9 +56,10 @@ class FunctionText:
 
     def _statement(self, call: PlanCall, indent: int) -> list[str]:
         arguments = self._arguments(call)
-        if call.op.name in _DONE and isinstance(call.args[0], Symbol):
+        done = _DONE.get(kind_of(call.op.name))
+        if done is not None and isinstance(call.args[0], Symbol):
             source = self.told[call.args[0]]
-            wanted = f"{source if source.isidentifier() else leaf_word(call.args[0].hint)}_{_DONE[call.op.name]}"
+            wanted = f"{source if source.isidentifier() else leaf_word(call.args[0].hint)}_{done}"
         else:
             wanted = self._called_after(call)
         head, comment = f"ttnn.{call.op.name}", self._comment(call)

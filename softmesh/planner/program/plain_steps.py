@@ -20,8 +20,6 @@ from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.placement.placements import Partial
 from softmesh.planner.program.symbols import Symbol
 
-_COMBINES = {"max": "max", "min": "min", "avg": "mean", "prod": "prod"}
-
 
 def take_step(
     step: Step,
@@ -61,7 +59,7 @@ def _reduced(step: Step, tensor: Symbol) -> Any:
     if step.combines == "sum":
         return OPERATIONS["all_reduce"](tensor, cluster_axis=step.axis)
     side_by_side = OPERATIONS["all_gather"](OPERATIONS["unsqueeze"](tensor, 0), 0, cluster_axis=step.axis)
-    return OPERATIONS[_COMBINES[step.combines]](side_by_side, dim=0)
+    return OPERATIONS["mean" if step.combines == "avg" else step.combines](side_by_side, dim=0)
 
 
 def _in_two_dims(tensor: Symbol, shape: tuple[int, ...], move: Callable[[Symbol, int], Any]) -> Any:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from softmesh.cost.calibration import WorkloadTime
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.workloads import Chain, Exchange
+from softmesh.kinds import Kind
 from softmesh.systems.chip import WORMHOLE, Chip
 
-_PRICED = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+_PRICED = [kind.value for kind in (Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_REDUCE, Kind.ALL_TO_ALL)]
 
 
 def predicted_line(

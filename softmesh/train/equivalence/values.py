@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,21 +10,13 @@ import torch
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.pieces import along_the_mesh
+from softmesh.placement.pieces import along_the_mesh, combined
 from softmesh.placement.placements import REPLICATE, Partial, Placement, Shard
 from softmesh.runtime.command_tensor import CommandTensor
 from softmesh.runtime.device import MeshDevice
 from softmesh.train.axes import Axis, axis_label
 
 _RATIO_ROOM = 10  # times the tolerance: what a value may be off a multiple of another and count as one
-
-_COMBINED: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
-    "sum": lambda data, axis: data.sum(axis, keepdim=True),
-    "avg": lambda data, axis: data.mean(axis, keepdim=True),
-    "max": lambda data, axis: data.amax(axis, keepdim=True),
-    "min": lambda data, axis: data.amin(axis, keepdim=True),
-    "prod": lambda data, axis: data.prod(axis, keepdim=True),
-}
 
 
 class Value(NamedTuple):
@@ -46,7 +38,7 @@ class Value(NamedTuple):
         data, words = self.data, list(self.words)
         for axis, word in enumerate(words):
             if isinstance(word, Partial):
-                data, words[axis] = _COMBINED[word.op](data, axis), REPLICATE
+                data, words[axis] = combined(data, axis, word.op), REPLICATE
         return Value(data, self.dist.with_placements(tuple(words)))
 
 
