@@ -42,6 +42,7 @@ with _collector_paused():
         num_cores_to_corerangeset_in_subcoregrids,
         split_work_to_cores,
     )
+    from softmesh.diagnosis import calls as _diagnosed_calls
     from softmesh.dispatch import call_log as _call_log
     from softmesh.dispatch import comparison_mode as _comparing
     from softmesh.dispatch.operation import operations_under

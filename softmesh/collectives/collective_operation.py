@@ -28,10 +28,7 @@ from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
 from softmesh.config import CONFIG
-from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
-from softmesh.dispatch.operation import Operation, registered
-from softmesh.dispatch.placement_doubts import (
+from softmesh.diagnosis.placement_doubts import (
     Doubt,
     of_a_broadcast,
     of_a_gather,
@@ -39,6 +36,9 @@ from softmesh.dispatch.placement_doubts import (
     of_a_sum,
     of_lost_parts,
 )
+from softmesh.dispatch.cost_rules import moves_bytes
+from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
+from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.plan import (
     CostRule,
     Local,

@@ -26,11 +26,11 @@ from softmesh.collectives.overload_signatures import definition_of
 from softmesh.collectives.schedules.executor import run
 from softmesh.collectives.schedules.generators import schedule_for
 from softmesh.collectives.schedules.language import Schedule
+from softmesh.diagnosis.refusal import CallRefused, refused_call
 from softmesh.dispatch.call_cache import Call, bound_values
 from softmesh.dispatch.definition import Arguments, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
-from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.signature import Signature
 from softmesh.errors import ArgumentError
 from softmesh.hardware import Topology

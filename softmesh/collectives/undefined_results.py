@@ -120,14 +120,11 @@ def writing_rows(picks: bool = False, on_zeros: bool = False) -> dict[str, Any]:
             warn_if_undefined(tensor, op)
 
     def unwritten(arguments: dict[str, Any]) -> Unwritten:
-        noted: list[list[bool]] = []
-        _NOTED.set(noted)
-
         def find(made: list[Tensor]) -> list[Devices]:
             coords = made[0].view_distribution().coordinates()
             # not where several processes computed on more than is here
-            is_known = len(noted[-1]) == len(coords)
-            some = frozenset(compress(coords, noted[-1]) if is_known else coords)
+            left_out = _LEFT_OUT.get()
+            some = frozenset(compress(coords, left_out) if len(left_out) == len(coords) else coords)
             return [some, *(frozenset[MeshCoordinate]() for _ in made[1:])]
 
         return find
@@ -135,15 +132,13 @@ def writing_rows(picks: bool = False, on_zeros: bool = False) -> dict[str, Any]:
     return _leaving(check_read, unwritten, in_rows=True, on_zeros=on_zeros)
 
 
-# What the collective under way is told by its own computation, the last run of it last.
-_NOTED: ContextVar[list[list[bool]] | None] = ContextVar("softmesh_rows_left_out", default=None)
+# For each device, whether the latest computation left out rows there.
+_LEFT_OUT: ContextVar[list[bool]] = ContextVar("softmesh_rows_left_out")
 
 
 def note_written(is_written: torch.Tensor, lead: int) -> None:
     """(*grid, ...): which rows the computation under way writes."""
-    noted = _NOTED.get()
-    if noted is not None:
-        noted.append((~is_written).flatten(lead).any(-1).flatten().tolist())
+    _LEFT_OUT.set((~is_written).flatten(lead).any(-1).flatten().tolist())
 
 
 def _picked(op: Definition, call: BoundCall) -> None:

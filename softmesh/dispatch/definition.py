@@ -148,6 +148,11 @@ class Definition:
         return self.part_work or OF_KIND.get(self.kind, UNNOTICED)
 
     @property
+    def is_matmul(self) -> bool:
+        """True for a product as torch's, either factor of which may be transposed."""
+        return self.factors == (0, 1) and "transpose_a" in self.signature.places
+
+    @property
     def changes_in_place(self) -> bool:
         """True if it reads what it writes to: `add_` does, a write into a cache does not."""
         return Role.UPDATES in self.roles.values()

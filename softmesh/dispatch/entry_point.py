@@ -19,7 +19,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from softmesh.dispatch.call_cache import Call, Calls
-from softmesh.dispatch.unforeseen import UNFORESEEN, told_as_of_the_call
+from softmesh.dispatch.diagnosis_hooks import HOOKS
 from softmesh.errors import ArgumentError, ArgumentValueError
 from softmesh.runtime import commands
 from softmesh.runtime.machine_errors import mesh_of, raise_machine_error
@@ -33,6 +33,8 @@ Proceed = Callable[..., Any]  # the call itself, or the next interceptor in line
 Interceptor = Callable[["EntryPoint", tuple[Any, ...], dict[str, Any], Proceed], Any]
 
 _QUEUE = ("queue_id", "cq_id")
+# Errors of Python or torch: that of an argument which no check foresaw, or of the program's own function.
+UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 INTERCEPTORS: list[Interceptor] = []
 
 
@@ -142,7 +144,7 @@ class EntryPoint:
             raise
 
     def _tell_unforeseen(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        told = told_as_of_the_call(self.name, error, args, kwargs)
+        told = HOOKS.unforeseen(self.name, error, args, kwargs)
         if told is not None:
             raise told from error
 

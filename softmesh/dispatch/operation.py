@@ -23,21 +23,18 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.cores import CoreRangeSet
-from softmesh.dispatch import partial_writes
 from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
 from softmesh.dispatch.derivatives import differentiated
+from softmesh.dispatch.diagnosis_hooks import HOOKS, PlannedCall
 from softmesh.dispatch.entry_point import EntryPoint
-from softmesh.dispatch.number_checks import NumberCheck, is_meant
 from softmesh.dispatch.plan import CostRule, Plan
 from softmesh.dispatch.planner import Planner
-from softmesh.dispatch.rank_agreement import addresses_of, operands_of, shared_call
-from softmesh.dispatch.refusal import CallRefused, refused_call
 from softmesh.dispatch.roles import Role, take_roles, with_role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.dispatch.trace_steps import check_compiled, planned_anew, record_result, record_writing
-from softmesh.errors import ArgumentError, MeshError, PartialError, PartialWarning, SoftmeshWarning
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
@@ -49,7 +46,7 @@ from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
 from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_number
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
-from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
+from softmesh.strictness import doubts_are_heard, is_strict
 from softmesh.tensor.persistent_results import (
     handed_out,
     note_lost,
@@ -131,8 +128,7 @@ class Operation(EntryPoint):
         device = self._check(bound)
         shared = None
         if device is not None and device.ranks is not None and self.definition.reads_other_devices:
-            shared = shared_call(self.definition, bound, device)
-            device.ranks.calls.note(shared, addresses_of(operands_of(bound)), current_queue())
+            shared = HOOKS.tell_ranks(self.definition, bound, device)
         plan, made = self._run(bound, device)
         if bound.target is not None or self.definition.writes:
             made = self._handed_out(bound, made)
@@ -145,55 +141,49 @@ class Operation(EntryPoint):
         return result if present is None else present(self.name, result, bound.named)
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
-        if isinstance(error, CallRefused):
-            return error
-        return refused_call(self.__name__, self._signature, error, args, kwargs)
+        return HOOKS.explained(self.__name__, self._signature, error, args, kwargs)
 
     def _run(self, bound: BoundCall, device: MeshDevice | None) -> tuple[Plan, list[Tensor]]:
         """Plan the call, or find its plan, and run it."""
-        definition, tensors, data, target = self.definition, bound.tensors, bound.data, bound.target
-        is_marked = bound.is_marked or definition.leaves_undefined
-        marking = definition.marking(bound) if is_marked else None
-        is_tracked = GRADIENTS.in_use and tracks(data)
+        definition = self.definition
+        is_tracked = GRADIENTS.in_use and tracks(bound.data)
         plan, results = without_gradients(lambda: self._planned(bound)) if is_tracked else self._planned(bound)
-        _tell_remarks(plan, bound, definition)
-        recording = None if device is None else self._launch(device, plan, bound)
-        is_looked_at = bound.is_marked and not is_tracked and recording is None
-        parts = partial_writes.of_call(definition, bound, plan) if is_looked_at else None
-        numbers = NumberCheck(definition, plan, bound) if is_strict() else None
-        if is_tracked:
-            self._refuse_untracked(recording, target)
-            derive = definition.derive
-            derived = differentiated(plan, data) if derive is None else derive(self, plan, bound)
-            made = stored(plan, derived, tensors[0])
-        elif recording is not None:
-            made = self._run_recorded(recording, plan, bound)
-        elif definition.writes:
-            made = self._run_in_place(plan, [tensors[at] for at in definition.writes], data)
-        else:
-            made = stored(plan, plan.run(data) if results is None else results, tensors[0], target)
-        if marking is not None:
-            marking(made)
-            self._note_written(recording, bound, made)
-        if parts is not None:
-            parts.tell(made, self._run_in_place)
-        if numbers is not None:
-            numbers.look(made)
+        recording = None
+        if device is not None and device.captures.recordings:
+            recording = recording_on(device, self._queue(bound.values))
+        listener = None
+        if bound.is_marked or definition.leaves_undefined or plan.problem or plan.remarks or doubts_are_heard():
+            call = PlannedCall(definition, plan, bound, recording, is_tracked, self.run_in_place)
+            listener = HOOKS.after_planning(call)
+        if device is not None and not plan.is_view and plan.program is not None:  # otherwise nothing runs on a chip
+            self._launch(device, plan, bound, recording)
+        made = self._computed(plan, results, bound, recording, is_tracked)
+        if listener is not None:
+            listener(made)
         if commands.observers:
-            tell(definition, plan, tensors, made, device, self._queue(bound.values), lambda: bound.values)
+            tell(definition, plan, bound.tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
 
-    def _note_written(self, recording: Recording | None, bound: BoundCall, made: list[Tensor]) -> None:
-        """What the call has written is no longer memory and nothing more, unless it is made of what was there."""
-        definition = self.definition
-        written = [bound.tensors[at] for at in definition.writes]
-        if recording is not None:  # what its inputs hold is what they hold at a replay
-            recording.unwritten += [ref(tensor.storage) for tensor in definition.unwritten(bound)]
-            written = made
-        elif definition.changes_in_place:
-            return
-        for tensor in written:
-            tensor.storage.note_write()
+    def _computed(
+        self,
+        plan: Plan,
+        results: tuple[torch.Tensor, ...] | None,
+        bound: BoundCall,
+        recording: Recording | None,
+        is_tracked: bool,
+    ) -> list[Tensor]:
+        """The tensors that the call makes or writes to; `results` are those of a plan that is new."""
+        definition, tensors, data = self.definition, bound.tensors, bound.data
+        if is_tracked:
+            self._refuse_untracked(recording, bound.target)
+            derive = definition.derive
+            derived = differentiated(plan, data) if derive is None else derive(self, plan, bound)
+            return stored(plan, derived, tensors[0])
+        if recording is not None:
+            return self._run_recorded(recording, plan, bound)
+        if definition.writes:
+            return self.run_in_place(plan, [tensors[at] for at in definition.writes], data)
+        return stored(plan, plan.run(data) if results is None else results, tensors[0], bound.target)
 
     def _planned(self, bound: BoundCall) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan for these specs; a new one comes with the results of its first run."""
@@ -308,12 +298,9 @@ class Operation(EntryPoint):
 
     # -- how a plan runs -------------------------------------------------------------------------
 
-    def _launch(self, device: MeshDevice, plan: Plan, bound: BoundCall) -> Recording | None:
+    def _launch(self, device: MeshDevice, plan: Plan, bound: BoundCall, recording: Recording | None) -> None:
         """Count the program, and its launch unless a trace records it."""
         values = bound.values
-        recording = recording_on(device, self._queue(values)) if device.captures.recordings else None
-        if plan.is_view or plan.program is None:
-            return recording  # nothing of its own runs on a chip
         if recording is not None:
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
@@ -327,7 +314,6 @@ class Operation(EntryPoint):
             device.note_launch(None if at is None else values[at])
         else:
             LAUNCHED.total += 1
-        return recording
 
     def _note_parts(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
         """The other programs of an op that runs several."""
@@ -342,7 +328,7 @@ class Operation(EntryPoint):
         if make is not None and plan.program in device.program_cache:
             device.program_buffers += make(device, self._signature.named(values, range(len(values))))
 
-    def _run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
+    def run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
         """The computation changes the data of some operands, which are given memory of their own first."""
         writes = self.definition.writes
         dists = [output.dist for output in plan.outputs]
@@ -377,7 +363,7 @@ class Operation(EntryPoint):
 
         def run(values: list[Any]) -> object:
             if writes:
-                return self._run_in_place(plan, targets, values)
+                return self.run_in_place(plan, targets, values)
             return stored(plan, plan.run(values), tensors[0], targets)
 
         recording.first_written += [ref(written.storage) for written in targets if is_unwritten(written)]
@@ -414,7 +400,7 @@ class Operation(EntryPoint):
         bound, writes = BoundCall(self._signature, values), self.definition.writes
         plan, results = self._planned(bound)
         if writes:
-            written = self._run_in_place(plan, [bound.tensors[at] for at in writes], bound.data)
+            written = self.run_in_place(plan, [bound.tensors[at] for at in writes], bound.data)
         else:
             made = plan.run(bound.data) if results is None else results
             written = stored(plan, made, bound.tensors[0], bound.targets)
@@ -432,21 +418,6 @@ def _shard_grids(tensors: Sequence[object]) -> Iterator[CoreRangeSet]:
         config = tensor.memory_config() if isinstance(tensor, Tensor) else None
         if config is not None and config.shard_spec is not None and config.buffer_type is BufferType.L1:
             yield config.shard_spec.grid
-
-
-def _tell_remarks(plan: Plan, bound: BoundCall, definition: Definition) -> None:
-    if plan.problem is not None and plan.is_share:
-        tell = doubt if plan.is_bias else warn
-        tell(plan.problem, PartialWarning)
-    elif plan.problem is not None:
-        warn_or_raise(plan.problem, PartialWarning, PartialError)
-    for remark in plan.remarks:
-        warn_or_raise(remark, SoftmeshWarning, MeshError)
-    for text in () if plan.doubts and is_meant(definition, bound) else plan.doubts:
-        doubt(text, SoftmeshWarning)
-    for shared in plan.doubts_of_values:
-        if doubts_are_heard() and shared.holds(bound.data):
-            doubt(shared.text, SoftmeshWarning)
 
 
 def registered(op: Operation, aliases: Sequence[str] = ()) -> Operation:

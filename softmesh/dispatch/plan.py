@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from softmesh.cores import CoreCoord
-from softmesh.dispatch.placement_doubts import ValueDoubt
 from softmesh.errors import MeshError
 from softmesh.fabric import settings
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec
@@ -89,6 +88,13 @@ class Derivation(Protocol):
         ...
 
 
+class ValueDoubt(NamedTuple):
+    """A doubt that holds for calls with such values only; `holds` is given the call's data."""
+
+    text: str
+    holds: Callable[[Sequence[Any]], bool]
+
+
 @dataclass(eq=False)
 class Plan:
     """`adapts[i]` prepares operand i (None: as it is); `finishes` round the results."""
@@ -103,6 +109,8 @@ class Plan:
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
     open_doubts: tuple[str, ...] = ()  # and only if the result is not added up next
     doubts_of_values: tuple[ValueDoubt, ...] = ()  # and only if the values of a call are such
+    local: Local | None = None  # of a plan whose doubts nobody has looked for so far, with
+    placed: tuple[Distribution, ...] = ()  # its operands as they come together
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None

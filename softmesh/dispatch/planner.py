@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -13,8 +13,6 @@ import torch
 from softmesh.arguments import check_kinds
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand
-from softmesh.dispatch.pairing_doubts import Pair, of_pairs
-from softmesh.dispatch.placement_doubts import PRODUCTS, ValueDoubt, of_crossed_splits, of_shared_parts
 from softmesh.dispatch.plan import (
     Adapt,
     Local,
@@ -32,13 +30,12 @@ from softmesh.dispatch.plan import (
 )
 from softmesh.dispatch.shape_only import form_only
 from softmesh.dispatch.signature import BoundCall, listed
-from softmesh.dispatch.split_doubts import of_angles, of_split_dims, of_statistics
 from softmesh.errors import ArgumentError, MeshError, SoftmeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from softmesh.placement.dim_labels import unlabelled
 from softmesh.placement.distribution import Distribution
-from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.placement.rules import Situation, UsesPartial, labelled, opaque, reshaping
+from softmesh.placement.placements import LOCAL, Partial, Placement
+from softmesh.placement.rules import Situation, UsesPartial, labelled, reshaping
 from softmesh.runtime.machine_errors import raise_machine_error
 from softmesh.runtime.memory.host_memory import WORTH_ASKING, check_host_room
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -55,7 +52,7 @@ class Planner:
     """One call being planned."""
 
     def __init__(self, op: Definition, call: BoundCall) -> None:
-        self.op = op
+        self.op, self.call = op, call
         self.values, self.tensors, self.data, self.target = call.values, call.tensors, call.data, call.target
 
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
@@ -116,7 +113,7 @@ class Planner:
                 return broadcast_shapes(*shapes)
             except RuntimeError:  # the op itself will tell
                 return shapes[0]
-        if self.op.name in PRODUCTS and len(shapes) > 1:
+        if self.op.is_matmul and len(shapes) > 1:
             return (*shapes[0][:-1], shapes[1][-1] if shapes[1] else 1)
         if self.op.name in _REPEATING:
             counts = [count for value in self.values for count in _ints(value)]
@@ -341,69 +338,9 @@ class Planner:
             index, axis, word, *_ = misused[0]
             devices, plan.is_share = dists[0].devices[axis], all(misuse.is_share for misuse in misused)
             plan.is_bias = all(misuse.is_bias for misuse in misused)
-            label = self._operand_label(index)
+            label = None if index == UsesPartial.OWN_PRODUCT else self.call.labels[index]
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
-        out = tuple(specs[0].shape)
-        plan.doubts += tuple(self._doubts_of_splits(local, dists, found, out))
-        plan.doubts_of_values = tuple(self._shared_parts(local, dists, plan.outputs))
-
-    def _doubts_of_splits(
-        self, local: Local, dists: list[Distribution], found: list[Distribution], out: tuple[int, ...]
-    ) -> Iterable[str]:
-        """Splits under which the op computes something, and probably not what was meant."""
-        shapes = [tuple(tensor.shape) for tensor in self.tensors]
-        operands = list(zip(shapes, dists, strict=True))
-        named = [(name, *pair) for name, pair in self._named_pairs(operands).items()]
-        if not (local.broadcast_rank or self.op.name in PRODUCTS):
-            special = [*self._doubts_of_angles(operands, found[0]), *of_statistics(self.op, operands)]
-            special += of_pairs(self.op.name, self._named_pairs(operands), found[0])
-            is_opaque = local.rule is opaque
-            plain = () if local.is_seamless else of_split_dims(self.op, operands, found[0], is_opaque)
-            special = special or list(plain)
-            alike = [one for one in named if one[1] == shapes[0]]  # element by element, where nothing else is known
-            yield from special or (() if is_opaque else of_crossed_splits(self.op.name, alike, found[0], fewest=2))
-        elif len(dists) > 1:
-            given = self.op.signature.named(self.values, self.op.signature.attribute_at)
-            inner = -2 if given.get("transpose_a") else -1, -1 if given.get("transpose_b") else -2
-            yield from of_crossed_splits(self.op.name, named, found[0], inner)
-
-    def _shared_parts(self, local: Local, dists: list[Distribution], outputs: Sequence[Output]) -> Iterable[ValueDoubt]:
-        """Operands that are as long as one part of what is split, and the same on every device.
-
-        What it writes to and does not read may be; so may page tables, where each device has pages of its own.
-        """
-        pairs = [(tuple(tensor.shape), dist) for tensor, dist in zip(self.tensors, dists, strict=True)]
-        named = ((name, *pair) for name, pair in self._named_pairs(pairs).items())
-        operands = [next(named) if isinstance(value, torch.Tensor) else None for value in self.data]
-        written = () if self.op.changes_in_place else self.op.writes
-        axes = range(dists[0].lead)
-        skipped = {(at, axis) for at in written for axis in axes}
-        for at, caches in local.places_of.items():
-            held = operands[caches[0]]
-            own = [axis for axis in axes if held is None or held[2].placements[axis] is not REPLICATE]
-            skipped |= {(at, axis) for axis in (axes if caches[0] in self.op.writes else own)}
-            skipped |= {(cache, axis) for cache in caches for axis in axes}
-        if not (local.broadcast_rank or len({shape for shape, _ in pairs}) == 1):
-            # The others go with the first operand that it reads: that one is split, or all may be as they are.
-            lead = next((one for at, one in enumerate(operands) if one is not None and at not in self.op.writes), None)
-            whole = [axis for axis in axes if lead is None or not isinstance(lead[2].placements[axis], Shard)]
-            skipped |= {(at, axis) for at in range(len(operands)) for axis in whole}
-        numbers = next((n for n, value in enumerate(reversed(self.data)) if type(value) is not int), 0)
-        outs = [(tuple(output.spec.shape), output.dist) for output in outputs]
-        return of_shared_parts(self.op.name, local.rule, operands, outs, numbers, skipped)
-
-    def _named_pairs(self, operands: Sequence[Pair]) -> dict[str, Pair]:
-        """By the labels that messages have of them."""
-        tensors = [at for at, value in enumerate(self.data) if isinstance(value, torch.Tensor)]
-        return {self._operand_label(at) or "": pair for at, pair in zip(tensors, operands, strict=True)}
-
-    def _doubts_of_angles(
-        self, operands: list[tuple[tuple[int, ...], Distribution]], found: Distribution
-    ) -> Iterable[str]:
-        """Of a prefill: the rows of a decode step are no positions."""
-        given = self.op.signature.named(self.values, self.op.signature.attribute_at)
-        is_step = given.get("is_decode_mode") or given.get("token_index") is not None
-        return () if is_step else of_angles(self.op, operands, found)
+        plan.local, plan.placed = local, tuple(dists)
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""
@@ -414,15 +351,6 @@ class Planner:
             for axis, word in enumerate(dist.placements)
             if isinstance(word, Partial) and are_floats and not FACTS[spec.dtype].is_float
         ]
-
-    def _operand_label(self, index: int) -> str | None:
-        if index == UsesPartial.OWN_PRODUCT:
-            return None
-        labels: list[str] = []
-        for name, value in self.op.signature.named(self.values, self.op.signature.operand_at).items():
-            many = isinstance(value, list | tuple)
-            labels += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
-        return labels[index]
 
 
 def _ints(value: Any) -> list[int]:

@@ -204,6 +204,15 @@ class BoundCall:
         return self.signature.named(self.values, range(len(self.values)))
 
     @property
+    def labels(self) -> list[str]:
+        """The operands, as messages call them; those of a list by their places in it."""
+        found: list[str] = []
+        for name, value in self.signature.named(self.values, self.signature.operand_at).items():
+            many = isinstance(value, list | tuple)
+            found += [f"{name}[{i}]" for i in range(len(value))] if many else [name]
+        return found
+
+    @property
     def targets(self) -> list[Any]:
         return [] if self.target is None else listed(self.target)
 

@@ -33,7 +33,7 @@ class Undefined(NamedTuple):
     """`in_rows`: not all of a piece. What other ops make of it is undefined where the NaN still stands, if it can;
     `is_hidden`: it does no longer, as a yes or no was made of it. `is_unwritten`: memory that was allocated and nothing
     more; here it holds zeros, and the first write of any kind ends it. `written`: the first write left some of that
-    memory as it was; what depends on the rest is found by dispatch.partial_writes. `is_unreplayed`: the result of a
+    memory as it was; what depends on the rest is found by diagnosis.partial_writes. `is_unreplayed`: the result of a
     call that a trace has recorded; on a chip it is computed by a replay and not before. `overwritten`: the replay that
     has written over it; here it keeps its values.
     """

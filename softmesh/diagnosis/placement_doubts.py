@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import torch
 
 from softmesh import value_free
+from softmesh.dispatch.plan import ValueDoubt
 from softmesh.errors import MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Replicate, Shard
 from softmesh.placement.rules import Rule, Situation, UsesPartial
 
-PRODUCTS = ("matmul", "linear")
 Inner = tuple[int, int]  # the dim of each factor over which a product adds up, counted from the last
 _MULTIPLIED = "multiply"
 
@@ -35,12 +35,12 @@ def of_crossed_splits(
     op: str,
     operands: Sequence[tuple[str, Sequence[int], Distribution]],
     made: Distribution,
-    inner: Inner = (-1, -2),
+    inner: Inner | None = None,
     fewest: int = 1,
 ) -> Iterator[str]:
     """Operands (name, shape, distribution) that are split over one axis in ways that do not fit together.
 
-    Along at least so many dims.
+    Along at least so many dims. `inner`: of a matrix product.
     """
     for axis, result in enumerate(made.placements):
         words = [dist.placements[axis] for _, _, dist in operands if axis < dist.lead]
@@ -51,7 +51,7 @@ def of_crossed_splits(
             for (name, shape, _), word in zip(operands, words, strict=False)
             if isinstance(word, Shard) and shape[word.dim] > 1
         ]
-        is_block = op in PRODUCTS and len(split) > 1 and not _multiplies_along(operands, axis, inner)
+        is_block = inner is not None and len(split) > 1 and not _multiplies_along(operands, axis, inner)
         is_met = len({dim for _, dim, _ in split}) < fewest
         if not (is_block or is_met) and len(split) == len([word for word in words if isinstance(word, Shard)]):
             parts = " and ".join(f"dim {dim} of {name} {list(shape)}" for name, dim, shape in split)
@@ -60,13 +60,6 @@ def of_crossed_splits(
                 f"{op}: over mesh axis {axis} {parts} {is_alone}: each device computes with parts that do not belong "
                 "to each other, and its result is no part of a whole. Distribute both along dims that meet."
             )
-
-
-class ValueDoubt(NamedTuple):
-    """A doubt that holds for calls with such values only; `holds` is given the call's data."""
-
-    text: str
-    holds: Callable[[Sequence[Any]], bool]
 
 
 def _is_known(values: torch.Tensor) -> bool:

@@ -10,7 +10,6 @@ import torch
 
 from softmesh.callsite import CallSite, user_call_site
 from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.placement_doubts import PRODUCTS
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshWarning
@@ -78,6 +77,7 @@ class NumberCheck:
         if definition.joins_columns and plan.doubts and not are_columns_of_products(bound.tensors):
             self._open_join = plan.doubts[0] if may_be_weights(bound.tensors) else ""
         self._operands = bound.tensors
+        self._is_matmul = definition.is_matmul
         self._is_collective = definition.reads_other_devices
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
         self._fills_buffers = bound.target is not None
@@ -112,7 +112,7 @@ class NumberCheck:
         if self._open_join:
             note_open_join(made[0], self._open_join)
         note_made_whole(self._operands, made, self._is_collective)
-        if self._op in PRODUCTS:
+        if self._is_matmul:
             note_product(made[0])
         elif self._is_moved():
             carry_order(self._operands[0], made[0])

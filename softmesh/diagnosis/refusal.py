@@ -22,6 +22,8 @@ class CallRefused(ArgumentError):
 def refused_call(
     name: str, signature: Signature, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> CallRefused:
+    if isinstance(error, CallRefused):
+        return error
     text = str(error)
     opening = _OPENING.match(text)  # searched for, it takes the square of the length of a long argument
     cause = text[opening.end() :] if opening else text

@@ -14,10 +14,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from softmesh.callsite import is_ours
-from softmesh.dispatch.refusal import called_with
+from softmesh.diagnosis.refusal import called_with
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshError, TensorIndexError
 
-UNFORESEEN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _TOLD_AS: tuple[tuple[type[Exception], type[SoftmeshError]], ...] = (
     (LookupError, TensorIndexError),

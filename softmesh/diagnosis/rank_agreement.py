@@ -11,18 +11,27 @@ from softmesh.dispatch.signature import BoundCall, listed
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.processes.lockstep import SharedCall, described
 from softmesh.runtime.device import MeshDevice
+from softmesh.runtime.queues.queue_id import current_queue
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.tile import DEFAULT_TILE
 
 
-def shared_call(definition: Definition, call: BoundCall, mesh: MeshDevice) -> SharedCall:
-    """Of a call that all ranks of a mesh make together."""
+def tell_ranks(definition: Definition, call: BoundCall, mesh: MeshDevice) -> SharedCall | None:
+    """Report a call that all ranks of a mesh make together, for the lockstep check.
+
+    Outputs that were given count: all chips write them.
+    """
+    if mesh.ranks is None:
+        return None
     said = (f"{name}={_said(value)}" for name, value in call.named.items() if value is not None)
-    return described(definition.name, said, mesh.told_place)
+    shared = described(definition.name, said, mesh.told_place)
+    outputs = [tensor for tensor in listed(call.target) if isinstance(tensor, Tensor)]
+    mesh.ranks.calls.note(shared, _addresses_of([*call.tensors, *outputs]), current_queue())
+    return shared
 
 
-def addresses_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+def _addresses_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
     """Where they lie, on every chip: which tensors they are, for those of equal shapes are no less different."""
     return tuple(tensor.storage.address for tensor in tensors if tensor.storage.device is not None)
 
@@ -49,8 +58,3 @@ def _spec_said(spec: TensorSpec) -> str:
         kind += f" {place.memory_layout.name} {place.shard_spec or place.nd_shard_spec}"
     memory = "" if place == DRAM_MEMORY_CONFIG else f" in {kind}"
     return f"{spec.dtype.name} {list(spec.shape)} {spec.layout.name}{tile}{memory}"
-
-
-def operands_of(call: BoundCall) -> list[Tensor]:
-    """Outputs that were given, too: they are written on every chip."""
-    return [*call.tensors, *(tensor for tensor in listed(call.target) if isinstance(tensor, Tensor))]

@@ -1,0 +1,82 @@
+"""What is said of a call: before it runs, of its plan and its operands, and afterwards, of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from weakref import ref
+
+from softmesh.diagnosis import partial_writes, plan_warnings
+from softmesh.diagnosis.number_checks import NumberCheck, is_meant
+from softmesh.diagnosis.rank_agreement import tell_ranks
+from softmesh.diagnosis.refusal import refused_call
+from softmesh.diagnosis.unforeseen import told_as_of_the_call
+from softmesh.dispatch.diagnosis_hooks import HOOKS, AfterRunning, PlannedCall
+from softmesh.dispatch.plan import Plan
+from softmesh.errors import MeshError, PartialError, PartialWarning, SoftmeshWarning
+from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
+from softmesh.tensor.tensor import Tensor
+
+
+def after_planning(call: PlannedCall) -> AfterRunning | None:
+    """Say what is known before the call runs; what it returns is called with the results."""
+    definition, bound, plan = call.definition, call.bound, call.plan
+    after: list[AfterRunning] = []
+    if bound.is_marked or definition.leaves_undefined:
+        marking = definition.marking(bound)
+        if marking is not None:
+            after += [marking, partial(_note_written, call)]
+    _tell_of_plan(plan)
+    if doubts_are_heard():
+        _tell_doubts(call)
+    if bound.is_marked and not call.is_tracked and call.recording is None:
+        parts = partial_writes.of_call(definition, bound, plan)
+        if parts is not None:
+            after.append(partial(parts.tell, run_in_place=call.run_in_place))
+    if is_strict():
+        after.append(NumberCheck(definition, plan, bound).look)
+    return partial(_tell_all, after) if after else None
+
+
+def _tell_all(listeners: list[AfterRunning], made: list[Tensor]) -> None:
+    for listener in listeners:
+        listener(made)
+
+
+def _tell_of_plan(plan: Plan) -> None:
+    if plan.problem is not None and plan.is_share:
+        tell: Callable[[str, type[SoftmeshWarning]], None] = doubt if plan.is_bias else warn
+        tell(plan.problem, PartialWarning)
+    elif plan.problem is not None:
+        warn_or_raise(plan.problem, PartialWarning, PartialError)
+    for remark in plan.remarks:
+        warn_or_raise(remark, SoftmeshWarning, MeshError)
+
+
+def _tell_doubts(call: PlannedCall) -> None:
+    plan, bound = call.plan, call.bound
+    plan_warnings.complete(plan, call.definition, bound)
+    for text in () if plan.doubts and is_meant(call.definition, bound) else plan.doubts:
+        doubt(text, SoftmeshWarning)
+    for shared in plan.doubts_of_values:
+        if shared.holds(bound.data):
+            doubt(shared.text, SoftmeshWarning)
+
+
+def _note_written(call: PlannedCall, made: list[Tensor]) -> None:
+    """What the call has written is no longer memory and nothing more, unless it is made of what was there."""
+    definition, recording = call.definition, call.recording
+    written = [call.bound.tensors[at] for at in definition.writes]
+    if recording is not None:  # what its inputs hold is what they hold at a replay
+        recording.unwritten += [ref(tensor.storage) for tensor in definition.unwritten(call.bound)]
+        written = made
+    elif definition.changes_in_place:
+        return
+    for tensor in written:
+        tensor.storage.note_write()
+
+
+HOOKS.after_planning = after_planning
+HOOKS.explained = refused_call
+HOOKS.unforeseen = told_as_of_the_call
+HOOKS.tell_ranks = tell_ranks
