@@ -28,14 +28,11 @@ def scalar_free_program_of_shapes(call: BoundCall, plan: Plan) -> tuple[Any, ...
 
 def _key(call: BoundCall, plan: Plan, left_out: Sequence[int]) -> tuple[Any, ...]:
     made = plan.outputs[0].spec
-    others = [call.values[at] for at in call.signature.key_at if at not in (*_controls(call), *left_out)]
+    signature = call.signature
+    shown = (signature.dtype_at, signature.memory_config_at, *left_out)  # the first two show in the result
+    others = [call.values[at] for at in signature.key_at if at not in shown]
     key = [made.dtype, made.memory_config, *map(_form, call.tensors), _broadcast(call.tensors), repr(others)]
     return (*key, *(type(item) for item in call.data if not hasattr(item, "shape")))
-
-
-def _controls(call: BoundCall) -> tuple[int | None, int | None]:
-    """They show in the result."""
-    return call.signature.dtype_at, call.signature.memory_config_at
 
 
 def _form(tensor: Tensor) -> tuple[Any, ...]:

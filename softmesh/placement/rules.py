@@ -156,12 +156,13 @@ def elementwise(at: Situation) -> Placement:
 
 def _lined_up(at: Situation) -> Placement:
     """The one dim of the result along which all sharded operands are split, if there is one."""
-    rank = len(at.out_shape)
+    out = at.out_shape
+    rank = len(out)
     found: set[Shard] = set()
     for word, shape in zip(at.words, at.shapes, strict=True):
         if isinstance(word, Shard) and shape is not None:
             dim = word.dim + rank - len(shape)
-            if shape[word.dim] != at.out_shape[dim]:
+            if shape[word.dim] != out[dim]:
                 return LOCAL  # broadcast along its own split
             found.add(word.at(dim))
     if not found:
@@ -172,8 +173,10 @@ def _lined_up(at: Situation) -> Placement:
 
 def _repeats_along(at: Situation, dim: int) -> bool:
     """Whether each operand meets `dim` of the result at full extent, or is broadcast along it."""
-    extents = [shape[dim - len(at.out_shape)] for shape in at.shapes if shape and len(at.out_shape) - dim <= len(shape)]
-    return all(n in (1, at.out_shape[dim]) for n in extents)
+    out = at.out_shape
+    back = len(out) - dim
+    extents = [shape[-back] for shape in at.shapes if shape and back <= len(shape)]
+    return all(n in (1, out[dim]) for n in extents)
 
 
 @pointwise(FIRST)
