@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 
-from softmesh.cost.command_workloads import bytes_of
 from softmesh.cost.link_costs import Line
 from softmesh.cost.mesh_lines import lines_of, takes_ring
 from softmesh.cost.op_families import Family, family_of
+from softmesh.cost.op_workloads import bytes_of
 from softmesh.cost.timeline import DirectedLink, Traffic
 from softmesh.errors import MeshError
 from softmesh.fabric.machine_system import MachineSystem
@@ -101,7 +101,7 @@ def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, f
     """Pairs of neighbouring chips, the bytes between them, and how many links share those; None: all there are."""
     if not command.inputs:
         return
-    held, arguments = float(bytes_of(command.inputs[0])), command.arguments
+    held, arguments = float(bytes_of(command.inputs[0].spec)), command.arguments
     if command.name.startswith(_A_SEND):
         yield from ((one, other, held, 1) for one, other in _socket_pairs(arguments, device))
         return
@@ -110,7 +110,7 @@ def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, f
         yield *pair, held, _wanted_links(command)
         return
     algorithm = next((rule for word, rule in _ALGORITHMS if word in command.name), _gathered)
-    made = float(bytes_of(command.outputs[0])) if command.outputs else held
+    made = float(bytes_of(command.outputs[0].spec)) if command.outputs else held
     for axis, line in _axes(device, arguments.get("cluster_axis")):
         is_ring = takes_ring(line, arguments.get("topology"))
         links = min(_wanted_links(command) or line.links, line.links)

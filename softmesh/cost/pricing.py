@@ -1,4 +1,4 @@
-"""`price`: the seconds, bytes and bound of one command of the stream, by the law of its family."""
+"""`price`: the seconds, bytes and bound of a call of an op, by the law of its family."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 from softmesh.cost.calibration import Calibration
 from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.command_cost import FREE, UNPRICED, CommandCost
-from softmesh.cost.command_workloads import workload_of
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
 from softmesh.cost.op_families import Family, family_of
+from softmesh.cost.op_workloads import OpCall, workload_of
 from softmesh.cost.workloads import (
     Chain,
     Dispatch,
@@ -29,8 +29,20 @@ from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 
 
-def price(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
-    """What `command` takes on each device it ran on, which is a `chip`."""
+def price(call: OpCall, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
+    """What a call of an op takes on each device, which is a `chip`: the one price that everybody asks for.
+
+    It is the device's time. What the host takes to launch the call is told by softmesh.cost.launches.
+    """
+    work = workload_of(call, chip)
+    if work is not None:
+        return cost_of(work, calibration or default_calibration(), call.flops)
+    is_known = call.operands or call.results or family_of(call.op) is Family.FREE
+    return FREE if is_known else UNPRICED  # a view takes no time; a name that no op has tells nothing
+
+
+def price_of(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
+    """What a command of the stream takes on each device it ran on, which is a `chip`."""
     if command.device is None:
         return FREE
     by = calibration or default_calibration()
@@ -38,18 +50,24 @@ def price(command: Command, chip: Chip, calibration: Calibration | None = None) 
     key = tuple(map(id, form))
     known = _PRICED.setdefault(by, {}).get(key)
     if known is None:
-        work = workload_of(command, chip)
-        found = _without_work(command) if work is None else cost_of(work, by, command.cost.flops)
         if len(_PRICED[by]) > _MOST_PRICED:
             _PRICED[by].clear()
-        known = _PRICED[by][key] = _Priced(form, found)
+        known = _PRICED[by][key] = _Priced(form, price(call_of(command), chip, by))
     return known.cost
 
 
-def _without_work(command: Command) -> CommandCost:
-    """A view and a marker take no time; a name that no op has, without a tensor, tells nothing of what it takes."""
-    is_known = command.inputs or command.outputs or family_of(command.name) is Family.FREE
-    return FREE if is_known else UNPRICED
+def call_of(command: Command) -> OpCall:
+    """Return the call that a command of the stream is on each device of its mesh."""
+    operands, results = command.inputs, command.outputs
+    return OpCall(
+        command.name,
+        tuple(tensor.spec for tensor in operands),
+        tuple(tensor.spec for tensor in results),
+        command.arguments,
+        command.cost.flops,
+        bool(operands) and all(made.storage.address == operands[0].storage.address for made in results),
+        () if command.device is None else lines_of(command.device),
+    )
 
 
 class _Priced(NamedTuple):

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from softmesh.cost.laws.elements import FUNCTION_STEPS, SORTING, STEP
+from softmesh.cost.laws.elements import SORTING, STEP
 from softmesh.cost.laws.movements import GATHERED_ROWS
 from softmesh.cost.op_words import OpKind, kind_of
 from softmesh.cost.row_texts import RowTexts, Unexpressed, cores_in, operands_in
@@ -24,10 +24,14 @@ from softmesh.cost.workloads import (
     cores_of,
     tiles_of,
 )
+from softmesh.dispatch.operation import OPERATIONS
+from softmesh.hardware.enums import DataType, Layout
 from softmesh.systems.chip import Chip
+from softmesh.tensor.spec import make_spec
 
 _SAME_KINDS = {"binaryng": "binary", "embedding": "embeddings", "rmsnorm": "layernorm"}  # names of one op
 _SELECTION_STEPS = 0.2  # of exp, for an element that is compared with the largest so far
+_ELEMENT = make_spec((1,), DataType.BFLOAT16, Layout.ROW_MAJOR)
 _SORTING_STEPS = 4.0  # where thousands are kept, in order
 _VARIED_RESULTS = "ttnn-op-runtime-predictor"  # a source whose sweeps vary where results lie
 _PREFILL = ("prefill", "cross attention", "encoder", "chunk", "vision")
@@ -107,14 +111,12 @@ def _operand_count(op: str) -> int:
 
 def _steps(op: str) -> float:
     """Of the vector unit, as far as the name tells."""
-    known = FUNCTION_STEPS.get(op)
+    known = OPERATIONS.get(op)
     if known is not None:
-        return known
+        return max(known.definition.cost([_ELEMENT], [_ELEMENT]).flops, 1) * STEP
     if "norm" in op:
         return 6 * STEP
-    if kind_of(op) is OpKind.ELEMENTS and op.startswith(("rotary", "rope")):
-        return 3 * STEP
-    return next((steps for word, steps in FUNCTION_STEPS.items() if word in op), STEP)
+    return 3 * STEP if op.startswith(("rotary", "rope")) else STEP
 
 
 def _selection(row: RowTexts, chip: Chip, op: str, operands: Sequence[Sequence[int]]) -> Elements:

@@ -16,7 +16,7 @@ from softmesh.cost.calibration import Calibration
 from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.link_traffic import LinkTable
 from softmesh.cost.memory_journal import MeshJournal, regions_of
-from softmesh.cost.pricing import price
+from softmesh.cost.pricing import price_of
 from softmesh.cost.recorded_run import Form, Recorded, RecordedRun
 from softmesh.cost.tensor_records import TensorRecords
 from softmesh.cost.timeline import MeshRecord, Traffic
@@ -164,7 +164,7 @@ class RunRecorder:
             index,
             ids,
             tuple(self._place(chip) for chip in ids),
-            FREE if kind.is_note else _through_links(price(command, chip, self._calibration), traffic, chip),
+            FREE if kind.is_note else _through_links(price_of(command, chip, self._calibration), traffic, chip),
             traffic,
             {name: _without_tensors(value) for name, value in arguments.items()},
             chosen,

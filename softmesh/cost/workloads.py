@@ -1,6 +1,6 @@
 """Workloads: what a command asks of a chip, as plain values that the laws read.
 
-A workload is made from a command of the stream or from a row of a measurement table, so that the law that is held
+A workload is made from a call of an op or from a row of a measurement table, so that the law that is held
 against measurements is the one that prices programs. Extents of products count tiles; sizes are bytes.
 """
 

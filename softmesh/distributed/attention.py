@@ -10,19 +10,19 @@ import torch
 
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation
 from softmesh.collectives.device_groups import Group
-from softmesh.cost.chip_costs import matmul_seconds
 from softmesh.cost.link_costs import LinkCost, ring_passes
 from softmesh.dispatch.cost_rules import matmul_cost
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.plan import Local
 from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.generic_ops import describe as describe_any
-from softmesh.distributed.layouts import Extents, bits
+from softmesh.distributed.layouts import Extents, Layout, with_word
 from softmesh.distributed.linear_and_embedding import blocks_along
 from softmesh.distributed.redistribution import RING, Step
 from softmesh.distributed.redistribution_ops import move
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, together
+from softmesh.distributed.split_prices import split_price
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
@@ -208,19 +208,18 @@ _OPERANDS = {"input_tensor_q", "input_tensor_k", "input_tensor_v", "attn_mask", 
 def describe_attention(given: CallDescription) -> SplitOptions:
     if not {*given.names} <= _OPERANDS:  # windows of their own are left to the plain op's rule
         return describe_any(given)
-    arguments, chip = given.arguments, given.chip
-    keys, width = given.operands[1].shape[2:]
+    arguments = given.arguments
     concat = bool(arguments["output_concat_heads"])
     visibility = KeyVisibility(bool(arguments["is_causal"]), arguments["sliding_window_size"])
     rows = _FREE_ROWS if visibility.is_all else _ROWS
     choices = [c for c in _choices(given, rows, concat) if not (given.is_spread and c.name in (rows, _RING))]
-    sizes = [*(value.bits for value in given.values), bits(given.result.dtype)]
 
-    def seconds(operands: Sequence[Extents], result: Extents) -> float:
-        batch, heads, rows, _ = operands[0]
-        moved = sum(math.prod(s) * b for s, b in zip((*operands, result), sizes, strict=True)) // 8
-        scores = matmul_seconds(chip, batch * heads, rows, width, keys, moved)
-        return scores + matmul_seconds(chip, batch * heads, rows, keys, width, 0)
+    def works_on(split: Split) -> list[Layout]:
+        """All blocks of keys and values, of a ring: they pass by."""
+        needs = [split.needs(i) for i in range(len(given.operands))]
+        for axis in split.axes(_RING):
+            needs[1:3] = [with_word(layout, axis, REPLICATE) for layout in needs[1:3]]
+        return needs
 
     def inside(split: Split) -> tuple[Step, ...]:
         """What the passing of blocks takes longer than the work on them."""
@@ -229,8 +228,8 @@ def describe_attention(given: CallDescription) -> SplitOptions:
             shapes = [value.local_shape(split.needs(i)) for i, value in enumerate(given.values)]
             block = 2 * math.prod(shapes[1]) * given.values[1].bits // 8
             cost = ring_passes(given.lines[axis], block)
-            work = seconds(shapes, given.values[0].local_shape(split.needs(0)))
-            hidden = LinkCost(max(cost.seconds - work, 0.0), cost.bytes_per_link)
+            work = split_price(given, split, works_on=works_on)
+            hidden = LinkCost(max(cost.seconds - work.seconds, 0.0), cost.bytes_per_link)
             steps.append(Step(RING, axis, _SEQUENCE, None, split.gives, hidden))
         return tuple(steps)
 
@@ -243,7 +242,9 @@ def describe_attention(given: CallDescription) -> SplitOptions:
             return given.plain(attention_of_rows, axes=axes)
         return given.plain()
 
-    return SplitOptions(choices, seconds, call, inside=inside, is_true=lambda split: len(split.axes(_RING)) <= 1)
+    return SplitOptions(
+        choices, call, inside=inside, is_true=lambda split: len(split.axes(_RING)) <= 1, works_on=works_on
+    )
 
 
 def _choices(given: CallDescription, of_rows: str, concat: bool) -> list[Choice]:

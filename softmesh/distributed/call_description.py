@@ -6,6 +6,7 @@ moved, and tells the shape, dtype and layout of the result; what is left to say 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from softmesh.distributed.layouts import (
     value_of,
 )
 from softmesh.errors import ArgumentError, NotModelled, SoftmeshError
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
+from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG, BufferType, MemoryConfig
 from softmesh.placement.distribution import HOST
 from softmesh.runtime.device import MeshDevice
 from softmesh.systems.chip import Chip
@@ -58,6 +59,7 @@ class CallDescription:
     layouts: tuple[Layout, ...]  # sizes of uneven splits included
     regridded: tuple[bool, ...]  # operands whose leading dims are not the mesh's axes
     results: tuple[TensorSpec, ...]
+    made: tuple[Value, ...]  # of the results
     container: type | None  # of several results
     local: Local
     mesh: Extents
@@ -133,9 +135,9 @@ def describe_call(
     _check_can_be_unified(op, bound)
     tensors, _ = tensors_of(op, bound)
     layouts = tuple(layout_of(called, tensor) for tensor in tensors)
-    values = tuple(value_of(tensor, layout, mesh) for tensor, layout in zip(tensors, layouts, strict=True))
+    values = [value_of(tensor, layout, mesh) for tensor, layout in zip(tensors, layouts, strict=True)]
     stand_ins = [
-        blank_tensor(value.shape, tensor.dtype, tensor.layout, tensor.tile)
+        blank_tensor(value.shape, tensor.dtype, tensor.layout, tensor.tile, _interleaved(tensor.spec))
         for tensor, value in zip(tensors, values, strict=True)
     ]
     whole = with_stand_ins(op, bound, stand_ins)
@@ -156,7 +158,7 @@ def describe_whole(
 ) -> CallDescription:
     """Of arguments whose tensors are blank and whole, as `blank_tensor` makes them; no mesh need be open."""
     tensors, names = tensors_of(op, whole)
-    values = tuple(Value(tuple(tensor.shape), bits(tensor.dtype), mesh) for tensor in tensors)
+    values = tuple(_value(tensor.spec, mesh) for tensor in tensors)
     operands = tuple(Operand(op.name, name, t.spec) for name, t in zip(names, tensors, strict=True))
     try:
         call = BoundCall(op.definition.signature, whole)
@@ -176,6 +178,7 @@ def describe_whole(
         layouts,
         (False,) * len(tensors),
         form.results,
+        tuple(_value(spec, mesh) for spec in form.results),
         form.container,
         form.local,
         mesh,
@@ -183,6 +186,19 @@ def describe_whole(
         lines,
         False,
     )
+
+
+def _value(spec: TensorSpec, mesh: Extents) -> Value:
+    """Return the whole value of a stand-in, or of what is made of one: pieces of it are in L1 if it is."""
+    return Value(tuple(spec.shape), bits(spec.dtype), mesh, l1_limit=sys.maxsize if _is_in_l1(spec) else 0)
+
+
+def _is_in_l1(spec: TensorSpec) -> bool:
+    return spec.memory_config.buffer_type is BufferType.L1
+
+
+def _interleaved(spec: TensorSpec) -> MemoryConfig:
+    return L1_MEMORY_CONFIG if _is_in_l1(spec) else DRAM_MEMORY_CONFIG
 
 
 def with_stand_ins(op: Operation, bound: Sequence[Any], stand_ins: Sequence[Tensor]) -> list[Any]:
@@ -214,9 +230,15 @@ def _with_tensors(value: Any, stand_ins: Any) -> Any:
     return next(stand_ins) if isinstance(value, Tensor) else value
 
 
-def blank_tensor(shape: Extents, dtype: DataType, layout: TensorLayout, tile: Tile = DEFAULT_TILE) -> Tensor:
+def blank_tensor(
+    shape: Extents,
+    dtype: DataType,
+    layout: TensorLayout,
+    tile: Tile = DEFAULT_TILE,
+    memory_config: MemoryConfig = DRAM_MEMORY_CONFIG,
+) -> Tensor:
     """A tensor of the whole shape on the host, without values."""
-    spec = make_spec(shape, dtype, layout, DRAM_MEMORY_CONFIG, tile)
+    spec = make_spec(shape, dtype, layout, memory_config, tile)
     data = torch.empty((1,) * HOST.lead + shape, dtype=facts(dtype).storage, device=_NOWHERE)
     return Tensor.make(Storage(data, HOST, None), spec)
 

@@ -12,7 +12,7 @@ from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.plan import Local
 from softmesh.distributed.call_description import CallDescription
-from softmesh.distributed.generic_ops import always, memory_seconds, shape_of_first
+from softmesh.distributed.generic_ops import always, shape_of_first
 from softmesh.distributed.layouts import Extents, Value
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
@@ -61,7 +61,7 @@ def describe_reshape(given: CallDescription) -> SplitOptions:
         local = result.local_shape(split.gives)
         return given.plain() if local == shape else given.plain(_reshape_pieces, shape=local, dims=dims)
 
-    return SplitOptions(exact, memory_seconds(given), call)
+    return SplitOptions(exact, call)
 
 
 def _takes_padding(arguments: dict[str, Any], operand: Operand) -> bool:
@@ -91,7 +91,7 @@ def _describe_other_bounds(given: CallDescription) -> SplitOptions:
         room = tuple(whole if n == own else own for n, own, whole in zip(shape, local, padded, strict=True))
         return given.plain(shape=local, padded_shape=room)
 
-    return SplitOptions([_even_unless(choice, False) for choice in choices], memory_seconds(given), call)
+    return SplitOptions([_even_unless(choice, False) for choice in choices], call)
 
 
 def _reshaped(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
@@ -133,7 +133,7 @@ def describe_concat(given: CallDescription) -> SplitOptions:
         carries=(frozenset(range(len(given.operands))),),
         names=given.short_names,
     )
-    return SplitOptions(choices, memory_seconds(given), always(given.plain()))
+    return SplitOptions(choices, always(given.plain()))
 
 
 def _joined(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
@@ -148,7 +148,7 @@ def describe_permute(given: CallDescription) -> SplitOptions:
     labels = tuple(f"dim {dim}" for dim in range(operand.rank))
     result = tuple(labels[dim] for dim in _order(given.arguments, operand))
     choices = by_labels([labels], result, labels, carries=(frozenset({0}),), names=given.short_names)
-    return SplitOptions(choices, memory_seconds(given), always(given.plain()))
+    return SplitOptions(choices, always(given.plain()))
 
 
 def _order(arguments: dict[str, Any], operand: Operand) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ def describe_slice(given: CallDescription) -> SplitOptions:
         last = [end if label is None else n for end, label, n in zip(ends, labels, local, strict=True)]
         return given.plain(slice_start=first, slice_end=last)
 
-    return SplitOptions(choices, memory_seconds(given), call)
+    return SplitOptions(choices, call)
 
 
 def _cut(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
@@ -197,7 +197,7 @@ def _cut(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -
 def _describe_redistribution(given: CallDescription) -> SplitOptions:
     start = without_nested_uneven(given.layouts[0], given.values[0], given.lines)
     choices = [[_as_it_is(word)] for word in start.layout]
-    return SplitOptions(choices, lambda operands, result: 0.0, always(lambda tensor: tensor))
+    return SplitOptions(choices, always(lambda tensor: tensor), is_work=False)
 
 
 def _as_it_is(word: Placement) -> Choice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softmesh.distributed.call_description import CallDescription
-from softmesh.distributed.generic_ops import always, is_defined, memory_seconds, shape_of_first
+from softmesh.distributed.generic_ops import always, is_defined, shape_of_first
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, together
 from softmesh.distributed.unified_op import Unified
@@ -22,9 +22,7 @@ def describe_decode_attention(given: CallDescription) -> SplitOptions:
         Choice("split users", _words(given, users), Shard(1), takes_uneven=False),
         Choice("split heads", _words(given, _HEADS), Shard(2), takes_uneven=False),
     )
-    return SplitOptions(
-        choices, memory_seconds(given), always(given.plain()), is_true=lambda split: is_defined(given, split)
-    )
+    return SplitOptions(choices, always(given.plain()), is_true=lambda split: is_defined(given, split))
 
 
 def _words(given: CallDescription, dims: dict[str, int]) -> tuple[Placement, ...]:

@@ -6,17 +6,15 @@ which is right for all.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from softmesh.collectives.collective_operation import is_collective
-from softmesh.cost.chip_costs import elementwise_seconds
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.plan import Local, rank_padder, result_distributions
@@ -24,19 +22,18 @@ from softmesh.dispatch.shape_only import form_only
 from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.described_ops import described
 from softmesh.distributed.images import are_images, describe_images
-from softmesh.distributed.layouts import SUM, Extents, Value, bits
+from softmesh.distributed.layouts import SUM, Extents, Value
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, by_labels
+from softmesh.distributed.split_prices import defined_on_pieces
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.dim_labels import DimLabels, Labels
 from softmesh.placement.distribution import distribution
 from softmesh.placement.placements import REPLICATE, Partial
 from softmesh.placement.rules import Pointwise
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.spec import make_spec
 
 
 def shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents | None:
@@ -50,19 +47,6 @@ def shape_of_first(local: Local, arguments: dict[str, Any], operands: Sequence[O
     return operands[0].shape
 
 
-def memory_seconds(given: CallDescription, flops: int = 1) -> Callable[[Sequence[Extents], Extents], float]:
-    """Of an op that reads its operands and writes its result, with so much arithmetic for each element."""
-    chip = given.chip
-    sizes = [*(value.bits for value in given.values), bits(given.result.dtype)]
-
-    def seconds(operands: Sequence[Extents], result: Extents) -> float:
-        volumes = [math.prod(shape) for shape in (*operands, result)]
-        moved = sum(volume * size for volume, size in zip(volumes, sizes, strict=True)) // 8
-        return elementwise_seconds(chip, flops * max(volumes), moved)
-
-    return seconds
-
-
 def always(call: Callable[..., Any]) -> Callable[[Split], Callable[..., Any]]:
     """The same call, however the work is split."""
     return lambda split: call
@@ -71,13 +55,12 @@ def always(call: Callable[..., Any]) -> Callable[[Split], Callable[..., Any]]:
 def describe(given: CallDescription) -> SplitOptions:
     """Derive the ways to share the work from the labels of the op's dims."""
     if are_images(given):
-        return describe_images(given, memory_seconds(given))
+        return describe_images(given)
     dims, is_pointwise = _labels(given), isinstance(given.local.rule, Pointwise)
     found = {n: tuple(_choices(given, dims, n, is_pointwise)) for n in set(given.mesh)}
     is_true = is_defined if is_pointwise else _nests
     return SplitOptions(
         [found[n] for n in given.mesh],
-        memory_seconds(given),
         always(given.plain()),
         is_true=lambda split: is_true(given, split),
     )
@@ -134,19 +117,6 @@ def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, 
     return local, tuple(tuple(result.shape[1:]) for result in results)
 
 
-def defined_on_pieces(
-    given: CallDescription, shapes: tuple[Extents, ...], told: Mapping[str, Any] = MappingProxyType({})
-) -> tuple[Local, dict[str, Any]]:
-    """The op as defined on pieces of these shapes, and its arguments with them, and with those that it is `told`."""
-    operands = [
-        operand._replace(spec=make_spec(shape, operand.dtype, operand.layout, DRAM_MEMORY_CONFIG, operand.spec.tile))
-        for operand, shape in zip(given.operands, shapes, strict=True)
-    ]
-    waiting = iter(operands)
-    arguments = {name: _with_pieces(value, waiting) for name, value in _in_order(given)} | dict(told)
-    return given.op.definition.define(**arguments), arguments
-
-
 def is_defined(given: CallDescription, split: Split) -> bool:
     """Whether the op takes pieces of this size: one that wants whole tiles, say."""
     shapes = (value.local_shape(split.needs(i)) for i, value in enumerate(given.values))
@@ -155,20 +125,6 @@ def is_defined(given: CallDescription, split: Split) -> bool:
     except SoftmeshError:
         return False
     return True
-
-
-def _in_order(given: CallDescription) -> list[tuple[str, Any]]:
-    """The arguments, operands first and in the order of the signature."""
-    first = given.op.definition.signature.operand_names
-    return [(name, given.arguments[name]) for name in (*first, *(n for n in given.arguments if n not in first))]
-
-
-def _with_pieces(value: Any, operands: Iterator[Operand]) -> Any:
-    if isinstance(value, Operand):
-        return next(operands)
-    if isinstance(value, list) and any(isinstance(item, Operand) for item in value):
-        return [_with_pieces(item, operands) for item in value]
-    return value
 
 
 def _flat(given: CallDescription, arguments: dict[str, Any]) -> list[Any]:

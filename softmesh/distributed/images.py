@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from softmesh.distributed.call_description import CallDescription
-from softmesh.distributed.layout_planner import Seconds
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, together
 from softmesh.placement.placements import REPLICATE, Shard
@@ -32,7 +31,7 @@ def _dim(given: CallDescription) -> int | None:
     return 0 if shape[0] == count else None
 
 
-def describe_images(given: CallDescription, seconds: Seconds) -> SplitOptions:
+def describe_images(given: CallDescription) -> SplitOptions:
     """Weights are on every device."""
     dim, count = _dim(given), int(given.arguments[COUNT])
     assert dim is not None
@@ -50,7 +49,6 @@ def describe_images(given: CallDescription, seconds: Seconds) -> SplitOptions:
 
     return SplitOptions(
         choices,
-        seconds,
         lambda split: given.plain(**told(split)),
         is_true=lambda split: count % devices(split) == 0,
         told=told,

@@ -20,7 +20,6 @@ from softmesh.distributed.split_choices import Choice, Split
 from softmesh.errors import MeshError
 from softmesh.placement.placements import Shard
 
-Seconds = Callable[[Sequence[Extents], Extents], float]  # of the operands' and the result's local shapes
 Inside = Callable[[Split], tuple[Step, ...]]
 
 
@@ -39,7 +38,7 @@ class Problem:
     choices: tuple[tuple[Choice, ...], ...]  # for each axis
     lines: tuple[Line, ...]
     memory: int  # bytes on each device
-    seconds: Seconds
+    seconds: Callable[[Split], float]  # of the work on a device
     inside: Inside | None = None
     is_true: Callable[[Split], bool] | None = None  # asked of a candidate before it is taken
     before: tuple[tuple[Step, ...], ...] = ()  # what is done to each operand in any case
@@ -179,16 +178,15 @@ def strategies_for(problem: Problem) -> Iterator[Strategy]:
         ways_in = tuple(way for way in found if way is not None)
         gives = split.gives
         if len(ways_in) == len(found) and problem.result.can_be(gives):
-            held = [one.piece_size(layout) for one, layout in zip(known, needs, strict=True)]
-            shape, size = result.piece_size(gives)
+            held = sum(one.piece_bytes(layout) for one, layout in zip(known, needs, strict=True))
             yield Strategy(
                 split,
                 needs,
                 gives,
                 ways_in,
                 () if problem.inside is None else problem.inside(split),
-                problem.seconds([own for own, _ in held], shape),
-                size + sum(own for _, own in held),
+                problem.seconds(split),
+                held + result.piece_bytes(gives),
             )
 
 

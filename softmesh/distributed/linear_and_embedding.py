@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from softmesh.cost.chip_costs import matmul_seconds
 from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import Local
 from softmesh.distributed.call_description import CallDescription
-from softmesh.distributed.generic_ops import memory_seconds
-from softmesh.distributed.layouts import Extents, bits, is_whole
+from softmesh.distributed.layouts import Extents, is_whole
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Labels, Split, broadcast_labels, by_labels
 from softmesh.distributed.unified_op import Unified, own_operation
@@ -51,7 +48,6 @@ def describe_product(given: CallDescription) -> SplitOptions:
 
     return SplitOptions(
         choices,
-        _seconds(given, transpose_a),
         call,
         after=(lambda tensor: _activated(tensor, behind)) if behind else None,
         behind=activations_of(arguments),
@@ -111,18 +107,6 @@ def product_choices(
         terms=frozenset(range(2, len(shapes))),
         names=names,
     )
-
-
-def _seconds(given: CallDescription, transpose_a: bool) -> Callable[[Sequence[Extents], Extents], float]:
-    chip = given.chip
-    sizes = [*(value.bits for value in given.values), bits(given.result.dtype)]
-
-    def seconds(operands: Sequence[Extents], result: Extents) -> float:
-        inner = operands[0][-2 if transpose_a else -1]
-        moved = sum(math.prod(s) * b for s, b in zip((*operands, result), sizes, strict=True)) // 8
-        return matmul_seconds(chip, math.prod(result[:-2]), result[-2], inner, result[-1], moved)
-
-    return seconds
 
 
 @own_operation("activation", Kind.ELEMENTWISE, cost=flops_per_element(8))
@@ -211,7 +195,7 @@ def describe_embedding(given: CallDescription) -> SplitOptions:
             return plain
         return given.plain(embedding_of_rows, axes=axes, whole=whole)
 
-    return SplitOptions(choices, memory_seconds(given), call)
+    return SplitOptions(choices, call)
 
 
 def _embedding_shape(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from softmesh.cost import link_costs
 from softmesh.cost.chip_costs import copy_seconds, launch_seconds
 from softmesh.cost.link_costs import Line, LinkCost
-from softmesh.distributed.layouts import SUM, Extents, Layout, Value, is_split, with_word
+from softmesh.distributed.layouts import SUM, Layout, Value, is_split, with_word
 from softmesh.kinds import Kind
 from softmesh.placement.placements import REPLICATE, Partial, Shard
 
@@ -149,14 +149,12 @@ class Routes:
         self._launch = launch_seconds(lines[0].chip) if lines else 0.0
         self._steps: dict[Layout, tuple[Step, ...]] = {}
         self._from: dict[Layout, dict[Layout, Way]] = {}
-        self._held: dict[Layout, tuple[Extents, int]] = {}
+        self._held: dict[Layout, int] = {}
 
-    def piece_size(self, layout: Layout) -> tuple[Extents, int]:
-        """What a device has of it: the shape of its piece, and the bytes."""
+    def piece_bytes(self, layout: Layout) -> int:
         found = self._held.get(layout)
         if found is None:
-            value = self._value
-            found = self._held[layout] = (value.local_shape(layout), value.held_on_each(layout))
+            found = self._held[layout] = self._value.held_on_each(layout)
         return found
 
     def steps(self, layout: Layout) -> tuple[Step, ...]:

@@ -11,7 +11,6 @@ from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import Local
 from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.generic_ops import describe as describe_any
-from softmesh.distributed.generic_ops import memory_seconds
 from softmesh.distributed.layouts import Extents
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Split, by_labels
@@ -46,7 +45,7 @@ def describe_reduction(given: CallDescription) -> SplitOptions:
     def call(split: Split) -> Callable[..., Any]:
         return shares if any(choice.name in reduced for choice in split.choices) else plain
 
-    return SplitOptions(choices, memory_seconds(given), call)
+    return SplitOptions(choices, call)
 
 
 def _shape_of(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from softmesh.cost.chip_costs import memory_bytes
+from softmesh.cost.command_cost import FREE, CommandCost
 from softmesh.distributed.call_description import CallDescription
 from softmesh.distributed.compiled_plan import Chain, run_recorded
-from softmesh.distributed.layout_planner import Inside, Plan, Problem, Seconds, plan_of
-from softmesh.distributed.layouts import Value, along_the_mesh, bits, described, is_whole, unsized
+from softmesh.distributed.layout_planner import Inside, Plan, Problem, plan_of
+from softmesh.distributed.layouts import Value, along_the_mesh, described, is_whole, unsized
 from softmesh.distributed.placement_requests import check_possible, oversplit_dims, wanted_layout
 from softmesh.distributed.plan_table import axis_name
 from softmesh.distributed.redistribution import Way
 from softmesh.distributed.redistribution_ops import Run, runner
 from softmesh.distributed.split_choices import Choice, Split, uneven_splits, without_partial_results
+from softmesh.distributed.split_prices import Told, WorksOn, split_price
 from softmesh.distributed.uneven_shards import UnevenConversion, to_nested_uneven, without_nested_uneven
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.activation import UnaryWithParam
@@ -34,17 +36,22 @@ class SplitOptions:
     `call` is asked for the op as one split has it: a function of operands that lie as the split needs them. `after`
     is an element-wise function that `call` leaves out where the split gives contributions: it is not linear; `behind`
     are the activations that it does, one after the other, where public ops do them. `told` are
-    the arguments, by name, that a device is given in the place of those of the whole.
+    the arguments, by name, that a device is given in the place of those of the whole. `works_on`: see `split_price`.
     """
 
     choices: Sequence[Choice] | Sequence[Sequence[Choice]]  # the same for all axes, or for each
-    seconds: Seconds
     call: Callable[[Split], Callable[..., Any]]
     inside: Inside | None = None
     after: Run | None = None
     behind: tuple[UnaryWithParam, ...] = ()
     is_true: Callable[[Split], bool] | None = None
-    told: Callable[[Split], dict[str, Any]] | None = None
+    told: Told | None = None
+    works_on: WorksOn | None = None
+    is_work: bool = True  # nothing is computed, if not
+
+    def price(self, given: CallDescription, split: Split) -> CommandCost:
+        """Return what the work takes on each device, of a call that is `given`."""
+        return split_price(given, split, self.told, self.works_on) if self.is_work else FREE
 
 
 REQUESTS = {"redistribute": "placements"}  # what the request is called, where it is not output_topology
@@ -128,8 +135,7 @@ def _problem(
     given: CallDescription, work: SplitOptions, request: object, device: MeshDevice
 ) -> tuple[Problem, list[UnevenConversion], UnevenConversion]:
     """What the planner is asked, and what is taken apart before and put together after."""
-    op, mesh, lines = given.name, given.mesh, given.lines
-    result = Value(given.shape, bits(given.result.dtype), mesh)
+    op, lines, result = given.name, given.lines, given.made[0]
     wanted = _wanted(given, request, device)
     starts = [
         without_nested_uneven(layout, value, lines) for layout, value in zip(given.layouts, given.values, strict=True)
@@ -151,7 +157,7 @@ def _problem(
         choices,
         lines,
         memory_bytes(given.chip),
-        work.seconds,
+        lambda split: work.price(given, split).seconds,
         work.inside,
         work.is_true,
         tuple(start.steps for start in starts),

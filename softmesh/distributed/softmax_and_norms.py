@@ -15,7 +15,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.dispatch.plan import Local
 from softmesh.distributed.call_description import CallDescription
-from softmesh.distributed.generic_ops import memory_seconds, shape_of_first
+from softmesh.distributed.generic_ops import shape_of_first
 from softmesh.distributed.redistribution import GATHER, Step
 from softmesh.distributed.redistribution_ops import Run, gather_uneven
 from softmesh.distributed.runnable_plan import SplitOptions
@@ -128,7 +128,7 @@ def describe_softmax(given: CallDescription) -> SplitOptions:
 
         return run
 
-    return SplitOptions(choices, memory_seconds(given, 12), call, inside=_exchange(given, dim, 2, mixing))
+    return SplitOptions(choices, call, inside=_exchange(given, dim, 2, mixing))
 
 
 def _strict(choice: Choice, dim: int) -> Choice:
@@ -153,7 +153,6 @@ def describe_norm(given: CallDescription) -> SplitOptions:
     columns = TILE_SIZE * (2 if name == "layer_norm" else 1)
     return SplitOptions(
         choices,
-        memory_seconds(given, 8),
         _norm_call(given, dim, mixing),
         inside=_exchange(given, dim, columns, mixing),
     )

@@ -197,15 +197,18 @@ class Unified(EntryPoint):
     ) -> tuple[CallDescription, SplitOptions]:
         """How a call can be split over a mesh that need not be open: its tensors are blank, and replicated.
 
-        `l1_limits` has for each tensor the bytes up to which a piece of it is in L1.
+        `l1_limits` has for each operand and each result the bytes up to which a piece of it is in L1.
         """
         tensors, _ = tensors_of(self.plain, whole)
         layouts = ((REPLICATE,) * len(mesh),) * len(tensors)
         given = describe_whole(self.short_name, self.plain, whole, layouts, mesh, chip, lines, self._shape_of)
         if any(l1_limits):
-            limited = zip(given.values, tensors, l1_limits, strict=True)
-            values = (replace(value, form=tensor.layout, l1_limit=limit) for value, tensor, limit in limited)
-            given = replace(given, values=tuple(values))
+            specs = [tensor.spec for tensor in tensors] + list(given.results)
+            limited = [
+                replace(value, form=spec.layout, l1_limit=limit)
+                for value, spec, limit in zip((*given.values, *given.made), specs, l1_limits, strict=False)
+            ]
+            given = replace(given, values=tuple(limited[: len(tensors)]), made=tuple(limited[len(tensors) :]))
         return given, self._describe(given)
 
     def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -14,20 +14,20 @@ from softmesh.cost.link_costs import Line
 from softmesh.dispatch.operation import OPERATIONS, factors_of
 from softmesh.distributed.layouts import Layout, Value, bits, is_whole
 from softmesh.distributed.redistribution import HERE, Way, routes
+from softmesh.distributed.split_prices import piece_spec
 from softmesh.hardware.enums import DataType
 from softmesh.hardware.enums import Layout as TensorLayout
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.handed_activations import activations_behind, takes_over
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph, Role, ValueRef
-from softmesh.planner.op_seconds import work_time
 from softmesh.planner.op_strategies import (
     OpStrategy,
     StrategyFinder,
     activation_seconds,
     call_key,
     is_sum_of,
-    piece_spec,
+    price_on_piece,
 )
 from softmesh.planner.program.leaf_patterns import leaf_word
 from softmesh.tensor.dtype import TILE_SIZE
@@ -170,8 +170,8 @@ class JoinedStrategies:
         if not all(one.can_be(layout) and one.local_shape(layout)[-1] % TILE_SIZE == 0 for one, layout in pieces):
             return None
         spec = make_spec(mine.shape, mine.dtype, mine.layout, DRAM_MEMORY_CONFIG)
-        chip, cost, piece = self._finder.chip, OPERATIONS["slice"].definition.cost, piece_spec(spec, value, end)
-        work = work_time("slice", chip, [piece_spec(spec, whole, end)], [piece], {}, cost, is_in_place=False)
+        chip, piece = self._finder.chip, piece_spec(spec, value, end)
+        work = price_on_piece("slice", chip, piece_spec(spec, whole, end), piece)
         behind = () if takes_over(self._graph, node) else activations_behind(node)
         return replace(
             product,

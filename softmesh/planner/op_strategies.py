@@ -12,26 +12,27 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from softmesh.cost.command_cost import Bound
+from softmesh.cost.command_cost import Bound, CommandCost
 from softmesh.cost.link_costs import Line
+from softmesh.cost.op_workloads import OpCall
+from softmesh.cost.pricing import price
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.distributed.call_description import CallDescription, blank_tensor
-from softmesh.distributed.generic_ops import defined_on_pieces, unified
-from softmesh.distributed.layouts import Extents, Layout, Value, bits, is_whole, with_word
+from softmesh.distributed.generic_ops import unified
+from softmesh.distributed.layouts import Extents, Layout, is_whole
 from softmesh.distributed.redistribution import Step, routes
 from softmesh.distributed.runnable_plan import SplitOptions
 from softmesh.distributed.split_choices import Choice, Split, without_partial_results
+from softmesh.distributed.split_prices import piece_spec
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import NotModelled, SoftmeshError
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.enums import DataType
-from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, L1_MEMORY_CONFIG
-from softmesh.placement.placements import REPLICATE, Partial, Shard
+from softmesh.placement.placements import Partial, Shard
 from softmesh.planner.op_graph import GraphNode, OpGraph, ValueRef
-from softmesh.planner.op_seconds import WorkTime, work_time
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import facts
-from softmesh.tensor.spec import TensorSpec, make_spec
+from softmesh.tensor.spec import TensorSpec
 
 # Splits of unified ops that no public op of TT-NN does: their ops are softmesh's own.
 RING_OF_KEYS = "ring of keys"
@@ -101,7 +102,7 @@ class StrategyFinder:
     ) -> tuple[CallDescription, SplitOptions]:
         """The unified op's own description of the call: whoever runs a plan asks it for the op as a split has it.
 
-        `l1_limits` has for each operand the bytes up to which a piece of it is in L1.
+        `l1_limits` has for each operand and result the bytes up to which a piece of it is in L1.
         """
         op = unified(OPERATIONS[node.op])
         assert isinstance(op, Unified)
@@ -120,9 +121,8 @@ class StrategyFinder:
     def _found(
         self, graph: OpGraph, node: GraphNode, l1_limits: Sequence[int], hands_on: bool, *, is_needed: bool
     ) -> Iterator[OpStrategy]:
-        made = l1_limits[len(node.operands) :]
         try:
-            given, options = self.described(graph, node, l1_limits[: len(node.operands)])
+            given, options = self.described(graph, node, l1_limits)
         except SoftmeshError:
             if is_needed:
                 raise
@@ -131,11 +131,11 @@ class StrategyFinder:
             return
         best: dict[tuple[Any, ...], OpStrategy] = {}
         for split in splits_of(given, options):
-            strategy = _strategy(given, options, node, split, made)
+            strategy = _strategy(given, options, node, split)
             if all(strategy.needs[place] == split.gives for place in node.writes):
                 _keep_best(best, strategy)
         if options.behind and len(node.results) == 1:
-            for strategy in self._reduced_first(given, options, node, made, hands_on=hands_on):
+            for strategy in self._reduced_first(given, options, node, hands_on=hands_on):
                 _keep_best(best, strategy)
         yield from best.values()
 
@@ -144,20 +144,17 @@ class StrategyFinder:
         given: CallDescription,
         options: SplitOptions,
         node: GraphNode,
-        l1_limits: Sequence[int],
         *,
         hands_on: bool,
     ) -> Iterator[OpStrategy]:
         """Contributions to a sum, which is made before the activation."""
         spec = given.result
-        result = Value(
-            tuple(spec.shape), bits(spec.dtype), self.mesh_shape, form=spec.layout, l1_limit=max(l1_limits, default=0)
-        )
+        result = replace(given.made[0], form=spec.layout)
         behind = () if hands_on else options.behind
         for split in splits_of(given, options, gives_parts=True):
             if is_whole(split.gives):
                 continue
-            bare = _strategy(given, options, node, split, l1_limits)
+            bare = _strategy(given, options, node, split)
             for end, way in routes(result, self.lines).ways_from(split.gives).items():
                 if is_sum_of(end, split.gives):
                     piece = piece_spec(spec, result, end)
@@ -186,11 +183,8 @@ def _keep_best(best: dict[tuple[Any, ...], OpStrategy], strategy: OpStrategy) ->
         best[key] = strategy
 
 
-def _strategy(
-    given: CallDescription, options: SplitOptions, node: GraphNode, split: Split, l1_limits: Sequence[int]
-) -> OpStrategy:
-    told = {} if options.told is None else options.told(split)
-    work = _work(given, node, _met(given, split), split.gives, told, l1_limits)
+def _strategy(given: CallDescription, options: SplitOptions, node: GraphNode, split: Split) -> OpStrategy:
+    work = options.price(given, split)
     return OpStrategy(
         tuple(choice.name for choice in split.choices),
         tuple(split.needs(i) for i in range(len(given.operands))),
@@ -205,8 +199,13 @@ def _strategy(
 
 
 def activation_seconds(chip: Chip, piece: TensorSpec) -> float:
-    chain = OPERATIONS["unary_chain"]
-    return work_time(chain.name, chip, [piece], [piece], {}, chain.definition.cost, is_in_place=False).seconds
+    return price_on_piece("unary_chain", chip, piece, piece).seconds
+
+
+def price_on_piece(op: str, chip: Chip, operand: TensorSpec, result: TensorSpec) -> CommandCost:
+    """Return the price of an op of one operand, which is added to those of the program."""
+    flops = OPERATIONS[op].definition.cost([operand], [result]).flops
+    return price(OpCall(op, (operand,), (result,), {}, flops), chip)
 
 
 def splits_of(given: CallDescription, options: SplitOptions, *, gives_parts: bool = False) -> Iterator[Split]:
@@ -216,63 +215,23 @@ def splits_of(given: CallDescription, options: SplitOptions, *, gives_parts: boo
     """
     first = options.choices[0]
     per_axis: Any = [options.choices] * len(given.mesh) if isinstance(first, Choice) else options.choices
-    results = [Value(tuple(spec.shape), bits(spec.dtype), given.mesh) for spec in given.results]
     cuts = any(o.is_float for o in given.operands) and not facts(given.result.dtype).is_float
     drops = cuts or (options.after is not None and not gives_parts)
     open_choices = []
     for n, choices in zip(given.mesh, per_axis, strict=True):
         left = without_partial_results(choices) if drops else choices
-        open_choices.append([c for c in left if _divides(given, results, c, n)] if n > 1 else [choices[0]])
+        open_choices.append([c for c in left if _divides(given, c, n)] if n > 1 else [choices[0]])
     for chosen in product(*open_choices):
         split = Split(given.mesh, tuple(chosen))
         fits = all(value.can_be(split.needs(i)) for i, value in enumerate(given.values))
-        fits = fits and all(result.can_be(split.gives) for result in results)
+        fits = fits and all(result.can_be(split.gives) for result in given.made)
         if fits and (options.is_true is None or options.is_true(split)):
             yield split
 
 
-def _divides(given: CallDescription, results: Sequence[Value], choice: Choice, devices: int) -> bool:
-    words = [*zip(given.values, choice.needs, strict=True), *((result, choice.gives) for result in results)]
+def _divides(given: CallDescription, choice: Choice, devices: int) -> bool:
+    words = [*zip(given.values, choice.needs, strict=True), *((result, choice.gives) for result in given.made)]
     return all(value.shape[word.dim] % devices == 0 for value, word in words if isinstance(word, Shard))
-
-
-def _work(
-    given: CallDescription,
-    node: GraphNode,
-    needs: Sequence[Layout],
-    gives: Layout,
-    told: dict[str, Any],
-    l1_limits: Sequence[int],
-) -> WorkTime:
-    shapes = tuple(value.local_shape(layout) for value, layout in zip(given.values, needs, strict=True))
-    results = (
-        Value(tuple(spec.shape), bits(spec.dtype), given.mesh, form=spec.layout, l1_limit=limit)
-        for spec, limit in zip(given.results, l1_limits, strict=False)
-    )
-    try:
-        local, _ = defined_on_pieces(given, shapes, told)
-    except (SoftmeshError, RuntimeError, IndexError, ValueError, TypeError):  # its arguments are those of the whole
-        local = given.local
-    return work_time(
-        node.op,
-        given.chip,
-        [
-            piece_spec(operand.spec, value, need)
-            for operand, value, need in zip(given.operands, given.values, needs, strict=True)
-        ],
-        [piece_spec(spec, value, gives) for spec, value in zip(given.results, results, strict=True)],
-        {name: v for name, v in (given.arguments | told).items() if isinstance(v, bool | int | float | str)},
-        local.cost or given.op.definition.cost,
-        is_in_place=bool(node.writes) or node.is_view,
-    )
-
-
-def _met(given: CallDescription, split: Split) -> tuple[Layout, ...]:
-    """The operands that a device works on, those included that pass by: of a ring of keys all."""
-    needs = [split.needs(place) for place in range(len(given.operands))]
-    for axis in split.axes(RING_OF_KEYS):
-        needs[1:3] = [with_word(layout, axis, REPLICATE) for layout in needs[1:3]]
-    return tuple(needs)
 
 
 def _passing_bytes(given: CallDescription, split: Split) -> int:
@@ -285,11 +244,6 @@ def _passing_bytes(given: CallDescription, split: Split) -> int:
 def _with_dtypes(graph: OpGraph, instead: Mapping[int, DataType]) -> OpGraph:
     values = (replace(v, dtype=instead[v.number]) if v.number in instead else v for v in graph.values)
     return replace(graph, values=tuple(values))
-
-
-def piece_spec(spec: TensorSpec, value: Value, layout: Layout) -> TensorSpec:
-    memory = L1_MEMORY_CONFIG if value.is_in_l1(layout) else DRAM_MEMORY_CONFIG
-    return make_spec(value.local_shape(layout), spec.dtype, spec.layout, memory, spec.tile)
 
 
 def _blank(graph: OpGraph, value: Any) -> Any:

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from softmesh.cost.command_workloads import bytes_of
-from softmesh.cost.pricing import price
+from softmesh.cost.op_workloads import OpCall, bytes_of
+from softmesh.cost.pricing import call_of, price, price_of
 from softmesh.diff.comparing import compared
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.entries import Entry, Recording
@@ -30,10 +30,10 @@ from softmesh.hardware import MathFidelity, WormholeComputeKernelConfig
 from softmesh.program_diff.precision_changes import Place, PrecisionChange, change_for, place_of
 from softmesh.progress import tracked
 from softmesh.runtime.commands import Command, observe
+from softmesh.systems.chip import Chip
 
 Form = Callable[[], AbstractContextManager[None]]
 Runner = Callable[[Form], Recording]
-_CONFIG = "compute_kernel_config"
 
 
 class Spent(NamedTuple):
@@ -108,34 +108,21 @@ class _Pricing:
         if device is None:
             return
         chip = device.system.chip
-        self.seconds += price(command, chip).seconds
-        self.made += sum(map(bytes_of, command.outputs))
+        self.seconds += price_of(command, chip).seconds
+        self.made += sum(bytes_of(tensor.spec) for tensor in command.outputs)
         key = command.site.file, command.site.line
         if factors_of(command.name) and key not in self.products:
-            self.products[key] = {
-                one: price(_at(command, one), chip).seconds for one in MathFidelity if one.value < 255
-            }
+            call = call_of(command)
+            self.products[key] = {one: _seconds_at(one, call, chip) for one in MathFidelity if one.value < 255}
 
     @property
     def spent(self) -> Spent:
         return Spent(self.seconds, self.made)
 
 
-def _at(command: Command, fidelity: MathFidelity) -> Command:
-    arguments = {**command.arguments, _CONFIG: WormholeComputeKernelConfig(math_fidelity=fidelity)}
-    like = command
-    return Command(
-        like.name,
-        like.kind,
-        like.inputs,
-        like.outputs,
-        like.coords,
-        like.queue,
-        like.device,
-        like.raw_site,
-        arguments,
-        lambda: like.cost,
-    )
+def _seconds_at(fidelity: MathFidelity, product: OpCall, chip: Chip) -> float:
+    config = WormholeComputeKernelConfig(math_fidelity=fidelity)
+    return price(product._replace(arguments={**product.arguments, "compute_kernel_config": config}), chip).seconds
 
 
 def numerics_of(run: Runner, wide: Form, tries: int) -> Numerics:

@@ -6,7 +6,6 @@ importing its class (`tensor.tensor.Tensor`, `tensor.storage.Storage`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -44,7 +43,7 @@ class CommandTensor(Protocol):
     @property
     def storage(self) -> TensorMemory: ...
     @property
-    def spec(self) -> Hashable: ...
+    def spec(self) -> Any: ...
     @property
     def shape(self) -> Shape: ...
     @property

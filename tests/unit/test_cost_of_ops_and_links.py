@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import pytest
 
+import softmesh as ttnn
 from softmesh.collectives import bytes_per_link, schedule_for
 from softmesh.cost import chip_costs, link_costs
 from softmesh.cost.link_costs import Line
-from softmesh.systems.chip import N150, N300, P150
+from softmesh.cost.op_workloads import OpCall
+from softmesh.cost.pricing import price
+from softmesh.systems.chip import N150, N300, P150, Chip
+from softmesh.tensor.spec import make_spec
 
 _MIB = 1 << 20
 
 
+def product_seconds(chip: Chip, m: int, k: int, n: int, memory: ttnn.MemoryConfig = ttnn.DRAM_MEMORY_CONFIG) -> float:
+    given, weights, made = (
+        make_spec(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, memory) for shape in ((m, k), (k, n), (m, n))
+    )
+    return price(OpCall("matmul", (given, weights), (made,), {}, 2 * m * k * n), chip).seconds
+
+
 @pytest.mark.parametrize(("chip", "teraflops"), [(N150, 85.3), (P150, 317.6)])
 def test_a_large_product_comes_near_the_published_rate(chip, teraflops):
-    m = k = n = 8192
-    moved = 2 * (m * k + k * n + m * n)
-    rate = 2 * m * k * n / chip_costs.matmul_seconds(chip, 1, m, k, n, moved) / 1e12
+    extent = 8192
+    rate = 2 * extent**3 / product_seconds(chip, extent, extent, extent) / 1e12
     assert rate == pytest.approx(teraflops, rel=0.4)
 
 
 def test_a_product_with_few_rows_takes_at_least_what_memory_takes():
     moved = 2 * 8192 * 8192
-    thin = chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, moved)
-    assert thin > moved / (N150.dram_gb_per_s * 1e9)
+    assert product_seconds(N150, 32, 8192, 8192) > moved / (N150.dram_gb_per_s * 1e9)
 
 
 def test_extents_count_in_whole_tiles():
-    assert chip_costs.matmul_seconds(N150, 1, 1, 8192, 8192, 0) == chip_costs.matmul_seconds(N150, 1, 32, 8192, 8192, 0)
+    in_l1 = ttnn.L1_MEMORY_CONFIG
+    assert product_seconds(N150, 1, 8192, 8192, in_l1) == product_seconds(N150, 32, 8192, 8192, in_l1)
 
 
 def test_nothing_is_free_of_its_start():
-    assert 0 < chip_costs.elementwise_seconds(N300, 0, 0) < 5e-6
+    nothing = make_spec((0,), ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
+    assert 0 < price(OpCall("relu", (nothing,), (nothing,), {}), N300).seconds < 5e-6
     assert 0 < chip_costs.copy_seconds(N300, 0) < 5e-6
 
 

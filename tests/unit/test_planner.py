@@ -18,6 +18,7 @@ from softmesh.distributed.layout_planner import Plan, Problem, plan_of, ranking
 from softmesh.distributed.layouts import Layout, Value, all_layouts, is_whole
 from softmesh.distributed.redistribution import Way, routes, steps_from
 from softmesh.distributed.redistribution_ops import runner
+from softmesh.distributed.split_choices import Split
 from softmesh.systems.chip import N300
 
 R = Replicate()
@@ -110,8 +111,7 @@ def brute_force(problem: Problem) -> float:
         gives = tuple(choice.gives for choice in choices)
         if not all(v.can_be(layout) for v, layout in zip(values, [*needs, gives], strict=True)):
             continue
-        shapes = [v.local_shape(layout) for v, layout in zip(problem.operands, needs, strict=True)]
-        seconds = problem.seconds(shapes, problem.result.local_shape(gives))
+        seconds = problem.seconds(Split(problem.mesh, choices))
         for table, start, end in zip(tables, problem.layouts, needs, strict=False):
             seconds += table[start, end]
         goals = [problem.wanted] if problem.wanted is not None else filter(is_whole, all_layouts(problem.result))

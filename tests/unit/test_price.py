@@ -12,7 +12,7 @@ import torch
 import softmesh as ttnn
 from softmesh.cost.command_cost import FREE, Bound, CommandCost
 from softmesh.cost.op_families import Family, family_of
-from softmesh.cost.pricing import price
+from softmesh.cost.pricing import price_of
 from softmesh.dispatch.operation import OPERATIONS
 from softmesh.kinds import Kind
 from softmesh.runtime.commands import emit
@@ -26,7 +26,7 @@ class Prices:
         self.chip, self.found = chip, []
 
     def on_command(self, command: ttnn.Command) -> None:
-        self.found.append((command.name, price(command, self.chip)))
+        self.found.append((command.name, price_of(command, self.chip)))
 
     def of(self, name: str) -> CommandCost:
         return next(cost for known, cost in self.found if known == name)

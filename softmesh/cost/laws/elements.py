@@ -1,7 +1,7 @@
 """Element-wise functions, reductions, norms and softmax: tiles of a core by the vector unit, against memory.
 
 The cores share whole tiles, so that the slowest has its share rounded up. What was measured is `exp`; other functions
-take a share of its cycles that follows from how many steps of the vector unit they are.
+take a share of its cycles, by the arithmetic for one element that their definitions state.
 """
 
 from __future__ import annotations
@@ -14,25 +14,7 @@ from softmesh.cost.workloads import TILE_BYTES, Elements
 
 MEASURED = "exp"
 SORTING = "sorting"  # the largest thousands of long rows, in order
-STEP = 0.05  # of exp: what one elementary operation of the vector or matrix unit takes
-FUNCTION_STEPS = {  # of exp, by the vector unit's work on one element; what is not here counts by its arithmetic
-    "exp": 1.0,
-    "gelu": 1.0,
-    "silu": 1.0,
-    "sigmoid": 0.9,
-    "tanh": 0.8,
-    "log": 0.8,
-    "softplus": 1.5,
-    "pow": 2.0,
-    "sin": 0.8,
-    "cos": 0.8,
-    "erf": 1.2,
-    "sqrt": 0.4,
-    "rsqrt": 0.4,
-    "reciprocal": 0.4,
-    "softmax": 0.5,
-    "relu": STEP,
-}
+STEP = 0.05  # of exp: what one elementary operation of the vector or matrix unit takes (see cost rules of ops)
 
 
 def _terms(work: Elements) -> tuple[float, ...]:

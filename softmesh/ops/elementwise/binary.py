@@ -325,7 +325,7 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
     kind=Kind.ELEMENTWISE,
     gradient=gradients.of_power,
     native="BinaryNgDeviceOperation",
-    cost=flops_per_element(16),
+    cost=flops_per_element(40),
     precision="native",
     tuning=_WITHOUT_CORES,
 )

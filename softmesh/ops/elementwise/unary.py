@@ -31,7 +31,7 @@ _APPROXIMABLE = "sub_core_grids fast_and_approximate_mode"
 
 
 class Unary(NamedTuple):
-    """`steps` is the arithmetic for one element, as a rough count."""
+    """`steps` is the arithmetic for one element: `exp`, whose time was measured, counts 20, and others beside it."""
 
     function: TorchFunction
     steps: int = 1
@@ -71,17 +71,17 @@ UNARY: dict[str, Unary] = {
     "bitwise_not": Unary(torch.bitwise_not, integers=True),
     "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
     "ceil": Unary(torch.ceil, integers=True),
-    "cos": Unary(torch.cos, 8),
-    "cosh": Unary(lambda x: torch.cosh(x.double()), 8),  # fp32 inside would end before the result does
+    "cos": Unary(torch.cos, 16),
+    "cosh": Unary(lambda x: torch.cosh(x.double()), 20),  # fp32 inside would end before the result does
     "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
     "digamma": Unary(torch.digamma, 16),
     "eqz": Unary(lambda x: x == 0, integers=True, kind=Kind.COMPARISON),
-    "erf": Unary(torch.erf, 8, tuning=_APPROXIMABLE),
-    "erfc": Unary(torch.erfc, 8),
+    "erf": Unary(torch.erf, 24, tuning=_APPROXIMABLE),
+    "erfc": Unary(torch.erfc, 24),
     "erfinv": Unary(torch.erfinv, 16),
-    "exp": Unary(torch.exp, 8, tuning=_APPROXIMABLE),
-    "exp2": Unary(lambda x: torch.where(x < _LEAST_EXPONENT, 0.0, torch.exp2(x)), 8),
-    "expm1": Unary(torch.expm1, 8),
+    "exp": Unary(torch.exp, 20, tuning=_APPROXIMABLE),
+    "exp2": Unary(lambda x: torch.where(x < _LEAST_EXPONENT, 0.0, torch.exp2(x)), 20),
+    "expm1": Unary(torch.expm1, 20),
     "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
     "gez": Unary(lambda x: x >= 0, integers=True, kind=Kind.COMPARISON),
@@ -99,33 +99,33 @@ UNARY: dict[str, Unary] = {
     "isposinf": Unary(torch.isposinf, integers=True, kind=Kind.COMPARISON),
     "lez": Unary(lambda x: x <= 0, integers=True, kind=Kind.COMPARISON),
     "lgamma": Unary(torch.lgamma, 16),
-    "log": Unary(torch.log, 8, tuning=_APPROXIMABLE),
-    "log10": Unary(torch.log10, 8, tuning=_APPROXIMABLE),
-    "log1p": Unary(torch.log1p, 8, tuning=_APPROXIMABLE),
-    "log2": Unary(torch.log2, 8, tuning=_APPROXIMABLE),
-    "log_sigmoid": Unary(F.logsigmoid, 10),
+    "log": Unary(torch.log, 16, tuning=_APPROXIMABLE),
+    "log10": Unary(torch.log10, 16, tuning=_APPROXIMABLE),
+    "log1p": Unary(torch.log1p, 16, tuning=_APPROXIMABLE),
+    "log2": Unary(torch.log2, 16, tuning=_APPROXIMABLE),
+    "log_sigmoid": Unary(F.logsigmoid, 30),
     "logical_not": Unary(torch.logical_not, integers=True, kind=Kind.COMPARISON),
     "ltz": Unary(lambda x: x < 0, integers=True, kind=Kind.COMPARISON),
-    "mish": Unary(F.mish, 16, tuning=_APPROXIMABLE),
+    "mish": Unary(F.mish, 46, tuning=_APPROXIMABLE),
     "neg": Unary(torch.neg, 1, rules.linear, integers=True, gradient=gradients.of_negation),
     "nez": Unary(lambda x: x != 0, integers=True, kind=Kind.COMPARISON),
     "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
-    "reciprocal": Unary(torch.reciprocal, 2),
+    "reciprocal": Unary(torch.reciprocal, 8),
     "relu": Unary(torch.relu, integers=True),
     "relu6": Unary(F.relu6, 2, integers=True),
-    "rsqrt": Unary(_float(torch.rsqrt), 4, tuning=_APPROXIMABLE),
+    "rsqrt": Unary(_float(torch.rsqrt), 8, tuning=_APPROXIMABLE),
     "sign": Unary(torch.sign, integers=True),
     "signbit": Unary(torch.signbit, integers=True, kind=Kind.COMPARISON),
-    "silu": Unary(F.silu, 9),
-    "sin": Unary(torch.sin, 8),
-    "sinh": Unary(lambda x: torch.sinh(x.double()), 8),
+    "silu": Unary(F.silu, 20),
+    "sin": Unary(torch.sin, 16),
+    "sinh": Unary(lambda x: torch.sinh(x.double()), 20),
     "softsign": Unary(_float(F.softsign), 3),
-    "sqrt": Unary(torch.sqrt, 4, tuning=_APPROXIMABLE),
+    "sqrt": Unary(torch.sqrt, 8, tuning=_APPROXIMABLE),
     "square": Unary(torch.square, integers=True),
-    "swish": Unary(F.silu, 9),
-    "tan": Unary(torch.tan, 8),
-    "tanh": Unary(torch.tanh, 8, tuning=f"{_APPROXIMABLE} accuracy"),  # `accuracy`: of earlier releases
-    "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 9),
+    "swish": Unary(F.silu, 20),
+    "tan": Unary(torch.tan, 16),
+    "tanh": Unary(torch.tanh, 16, tuning=f"{_APPROXIMABLE} accuracy"),  # `accuracy`: of earlier releases
+    "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 17),
     "trunc": Unary(torch.trunc, integers=True),
 }
 
@@ -174,7 +174,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     kind=Kind.ELEMENTWISE,
     gradient=gradients.by_its_backward,
     native="UnaryDeviceOperation",
-    cost=flops_per_element(12),
+    cost=flops_per_element(20),
     precision="native",
     floats_only=True,
     controls=_CONTROLS,
@@ -191,7 +191,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     torch="sigmoid",
     gradient=gradients.by_its_backward,
     native="UnaryDeviceOperation",
-    cost=flops_per_element(8),
+    cost=flops_per_element(18),
     precision="native",
     floats_only=True,
     controls=_CONTROLS,
@@ -205,7 +205,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
 
 @operation(
     kind=Kind.ELEMENTWISE,
-    cost=flops_per_element(8),
+    cost=flops_per_element(18),
     precision="native",
     floats_only=True,
     controls=_CONTROLS,
@@ -233,7 +233,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
 @operation(
     kind=Kind.ELEMENTWISE,
     native="UnaryDeviceOperation",
-    cost=flops_per_element(9),
+    cost=flops_per_element(21),
     precision="native",
     floats_only=True,
     controls=_CONTROLS,
@@ -279,7 +279,7 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
 @operation(
     kind=Kind.ELEMENTWISE,
     native="UnaryDeviceOperation",
-    cost=flops_per_element(10),
+    cost=flops_per_element(30),
     precision="native",
     floats_only=True,
     controls=_CONTROLS,
@@ -416,7 +416,7 @@ def _local(name: str, *parameters: Any) -> Local:
     return Local(lambda x: function(x, *parameters), rules.elementwise)
 
 
-@_unary(cost=flops_per_element(9))
+@_unary(cost=flops_per_element(21))
 def celu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
     return _local("celu", alpha)
@@ -427,7 +427,7 @@ def hardtanh(input_tensor: Operand, *, min_val: float = -1.0, max_val: float = 1
     return _local("hardtanh", min_val, max_val)
 
 
-@_unary(cost=flops_per_element(10))
+@_unary(cost=flops_per_element(22))
 def selu(input_tensor: Operand, *, scale: float = 1.0507, alpha: float = 1.67326) -> Local:
     return _local("selu", scale, alpha)
 
@@ -456,7 +456,7 @@ def heaviside(input_tensor: Operand, value: float) -> Local:
     return _local("heaviside", value)
 
 
-@_unary(cost=flops_per_element(16))
+@_unary(cost=flops_per_element(40))
 def rpow(input_tensor: Operand, exponent: float) -> Local:
     """`exponent` to the power of x: TT-NN's name for the base."""
     return _local("rpow", exponent)
@@ -472,7 +472,7 @@ def relu_min(input_tensor: Operand, lower_limit: float) -> Local:
     return _local("relu_min", lower_limit)
 
 
-@_unary(cost=flops_per_element(12))
+@_unary(cost=flops_per_element(18))
 def softcap(input_tensor: Operand, beta: float) -> Local:
     """beta * tanh(x / beta)."""
     if beta == 0:

@@ -26,7 +26,7 @@ _OPTIONS: dict[str, Any] = {"kind": Kind.NORM, "cost": flops_per_element(14), "p
 @operation(
     kind=Kind.NORM,
     gradient=gradients.of_softmax,
-    cost=flops_per_element(12),
+    cost=flops_per_element(10),
     controls="memory_config queue_id",
     tuning="compute_kernel_config",
     needs_tile=True,

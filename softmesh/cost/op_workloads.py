@@ -1,13 +1,14 @@
-"""From a command of the stream to the workload that one of its devices has; None where a device has nothing to do."""
+"""From a call of an op to the workload that one device has; None where a device has nothing to do."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from softmesh.cost.laws.elements import FUNCTION_STEPS, MEASURED, STEP
-from softmesh.cost.mesh_lines import is_two_dimensional, lines_of, takes_ring
+from softmesh.cost.laws.elements import STEP
+from softmesh.cost.link_costs import Line
+from softmesh.cost.mesh_lines import is_two_dimensional, takes_ring
 from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
     TILE,
@@ -27,10 +28,9 @@ from softmesh.cost.workloads import (
 from softmesh.hardware import MathFidelity
 from softmesh.hardware.enums import BufferType, Layout
 from softmesh.hardware.memory_config import TensorMemoryLayout
-from softmesh.runtime.command_tensor import CommandTensor
-from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import FACTS
+from softmesh.tensor.spec import TensorSpec
 
 _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, MathFidelity.HiFi4: 4}
 _EXCHANGES = (
@@ -44,14 +44,31 @@ _EXCHANGES = (
 _PAIRWISE = ("point_to_point", "neighbor_pad", "slice_reshard")
 
 
-def workload_of(command: Command, chip: Chip) -> Workload | None:
-    """What `command` asks of each device it ran on."""
-    if command.device is None or (not command.inputs and not command.outputs and command.name != "execute_trace"):
-        return _launch(chip) if family_of(command.name) is Family.LAUNCH and command.device is not None else None
-    return _MAKERS[family_of(command.name)](command, chip)
+class OpCall(NamedTuple):
+    """A call of an op on one device: the specs of the pieces that it reads and makes, and its arguments.
+
+    `in_place`: all results lie in the memory of the first operand. Collectives ask for the `lines` of the mesh, and
+    for one operand at least.
+    """
+
+    op: str
+    operands: tuple[TensorSpec, ...]
+    results: tuple[TensorSpec, ...]
+    arguments: Mapping[str, Any]
+    flops: int = 0
+    in_place: bool = False
+    lines: tuple[Line, ...] = ()
 
 
-def _nothing(command: Command, chip: Chip) -> None:
+def workload_of(call: OpCall, chip: Chip) -> Workload | None:
+    """What the call asks of each device."""
+    family = family_of(call.op)
+    if not call.operands and not call.results and family is not Family.LAUNCH:
+        return None
+    return _MAKERS[family](call, chip)
+
+
+def _nothing(call: OpCall, chip: Chip) -> None:
     return None
 
 
@@ -59,7 +76,7 @@ def _launch(chip: Chip) -> Dispatch:
     return Dispatch(chip, runtime_args=16, buffers=8)
 
 
-def bytes_of(tensor: CommandTensor) -> int:
+def bytes_of(tensor: TensorSpec) -> int:
     """On one device, in whole tiles where it lies in tiles."""
     extents = list(tensor.shape)
     if tensor.layout is Layout.TILE:
@@ -68,26 +85,26 @@ def bytes_of(tensor: CommandTensor) -> int:
     return math.prod(extents) * TILE_BYTES[dtype_of(tensor)] // (TILE * TILE)
 
 
-def dtype_of(tensor: CommandTensor) -> str:
+def dtype_of(tensor: TensorSpec) -> str:
     name = tensor.dtype.name.lower()
     return name if name in TILE_BYTES else "uint8" if name == "int8" else "bfloat16"
 
 
-def is_in_l1(tensors: Sequence[CommandTensor]) -> bool:
-    return bool(tensors) and all(tensor.memory_config().buffer_type is not BufferType.DRAM for tensor in tensors)
+def is_in_l1(tensors: Sequence[TensorSpec]) -> bool:
+    return bool(tensors) and all(tensor.memory_config.buffer_type is not BufferType.DRAM for tensor in tensors)
 
 
-def _cores(tensors: Sequence[CommandTensor], chip: Chip) -> int:
+def _cores(tensors: Sequence[TensorSpec], chip: Chip) -> int:
     """Those that hold the shards; all, where nothing is sharded."""
     for tensor in tensors:
-        spec = tensor.memory_config().shard_spec
+        spec = tensor.memory_config.shard_spec
         if spec is not None:
             return min(spec.num_cores(), cores_of(chip))
     return cores_of(chip)
 
 
-def _tiles(tensors: Sequence[CommandTensor]) -> int:
-    def of(tensor: CommandTensor) -> int:
+def _tiles(tensors: Sequence[TensorSpec]) -> int:
+    def of(tensor: TensorSpec) -> int:
         extents = list(tensor.shape) or [1]
         if tensor.layout is not Layout.TILE:
             return -(-math.prod(extents) // TILE**2)
@@ -96,17 +113,16 @@ def _tiles(tensors: Sequence[CommandTensor]) -> int:
     return max((of(tensor) for tensor in tensors), default=0)
 
 
-def _movement(command: Command, chip: Chip) -> Movement | None:
+def _movement(call: OpCall, chip: Chip) -> Movement | None:
     """Nothing, where nothing is made or another view of the same memory; else what is read and what is written.
 
     A slice or a lookup reads what it takes; what is written into a part of an operand, as into a cache, writes no more
     than it was given.
     """
-    inputs, outputs = command.inputs, command.outputs
+    inputs, outputs = call.operands, call.results
     if not outputs:
         return None
-    first = inputs[0].storage.address if inputs else None
-    if all(made.storage.address == first for made in outputs):
+    if call.in_place:
         if len(inputs) == 1:
             return None
         inputs = inputs[1:]
@@ -117,15 +133,15 @@ def _movement(command: Command, chip: Chip) -> Movement | None:
     every = (*inputs, *outputs)
     page = min(_page(tensor) for tensor in every if _is_index(tensor) == _is_index(outputs[0]))
     pages = -(-max(read, written) // page)
-    return Movement(command.name, chip, read, written, is_in_l1(every), pages, _cores(every, chip))
+    return Movement(call.op, chip, read, written, is_in_l1(every), pages, _cores(every, chip))
 
 
-def _is_index(tensor: CommandTensor) -> bool:
+def _is_index(tensor: TensorSpec) -> bool:
     """True if it holds whole numbers: beside other values, they say which of those move."""
     return not FACTS[tensor.dtype].is_float
 
 
-def _page(tensor: CommandTensor) -> int:
+def _page(tensor: TensorSpec) -> int:
     """Bytes that lie together: a tile, or a row."""
     extents = list(tensor.shape)
     if tensor.layout is Layout.TILE or not extents:
@@ -133,59 +149,54 @@ def _page(tensor: CommandTensor) -> int:
     return max(extents[-1] * TILE_BYTES[dtype_of(tensor)] // (TILE * TILE), 32)
 
 
-def _elements(command: Command, chip: Chip) -> Elements:
-    every = (*command.inputs, *command.outputs)
-    tiles = _tiles(every)
-    name = command.name.rpartition(".")[2].rstrip("_")
-    steps = FUNCTION_STEPS.get(name)
-    if steps is None:
-        volume = max((math.prod(tensor.shape) for tensor in every), default=1)
-        steps = max(command.cost.flops / max(volume, 1), 1.0) * STEP
+def _elements(call: OpCall, chip: Chip) -> Elements:
+    every = (*call.operands, *call.results)
+    volume = max((math.prod(tensor.shape) for tensor in every), default=1)
     return Elements(
-        MEASURED if name == MEASURED else name,
+        call.op.rpartition(".")[2].rstrip("_"),
         chip,
-        tiles,
+        _tiles(every),
         max((dtype_of(tensor) for tensor in every), key=TILE_BYTES.__getitem__, default="bfloat16"),
-        sum(map(bytes_of, command.inputs)),
-        sum(map(bytes_of, command.outputs)),
+        sum(map(bytes_of, call.operands)),
+        sum(map(bytes_of, call.results)),
         is_in_l1(every),
         _cores(every, chip),
-        steps,
+        max(call.flops / max(volume, 1), 1.0) * STEP,
     )
 
 
-def phases_of(command: Command, dtype: str) -> int:
-    config = command.arguments.get("compute_kernel_config")
+def phases_of(call: OpCall, dtype: str) -> int:
+    config = call.arguments.get("compute_kernel_config")
     fidelity = getattr(config, "math_fidelity", None)
     if fidelity in _PHASES:
         return _PHASES[fidelity]
     return {4096: 4, 2048: 2}.get(TILE_BYTES[dtype], 1)
 
 
-def _grid(command: Command, chip: Chip) -> tuple[tuple[int, int], bool]:
+def _grid(call: OpCall, chip: Chip) -> tuple[tuple[int, int], bool]:
     """Columns and rows of cores, and whether a program config chose them."""
-    config = command.arguments.get("program_config")
-    size: Any = getattr(config, "compute_with_storage_grid_size", None) or command.arguments.get("core_grid")
+    config = call.arguments.get("program_config")
+    size: Any = getattr(config, "compute_with_storage_grid_size", None) or call.arguments.get("core_grid")
     columns, rows = getattr(size, "x", 0), getattr(size, "y", 0)
     return ((columns, rows) if columns and rows else chip.grid()), config is not None
 
 
-def _product(command: Command, chip: Chip) -> Product | Elements:
-    if len(command.inputs) < 2 or not command.outputs:
-        return _elements(command, chip)
-    in0, in1, out = command.inputs[0], command.inputs[1], command.outputs[0]
+def _product(call: OpCall, chip: Chip) -> Product | Elements:
+    if len(call.operands) < 2 or not call.results:
+        return _elements(call, chip)
+    in0, in1, out = call.operands[0], call.operands[1], call.results[0]
     extents = list(out.shape) or [1]
     rows, columns = (extents[-2] if len(extents) > 1 else 1), extents[-1]
-    inner = command.cost.flops // (2 * max(math.prod(extents), 1)) or in0.shape[-1]
+    inner = call.flops // (2 * max(math.prod(extents), 1)) or in0.shape[-1]
     batch = math.prod(extents[:-2])
     count = max(math.prod(list(in1.shape)[:-2]), 1)
-    grid, tuned = _grid(command, chip)
+    grid, tuned = _grid(call, chip)
     cores = 0
     by_bank = _is_by_bank(in1)
     if by_bank:
-        program = command.arguments.get("program_config")
+        program = call.arguments.get("program_config")
         grid = chip.dram_banks * (getattr(program, "num_workers_per_dram_bank", None) or 1), 1
-    config = in0.memory_config()
+    config = in0.memory_config
     if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and is_in_l1([in0, out]):
         cores = _cores([in0], chip)
     return Product(
@@ -196,7 +207,7 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
         TILE_BYTES[dtype_of(in0)],
         TILE_BYTES[dtype_of(in1)],
         TILE_BYTES[dtype_of(out)],
-        phases_of(command, dtype_of(in0)),
+        phases_of(call, dtype_of(in0)),
         grid,
         batch,
         count,
@@ -210,57 +221,68 @@ def _product(command: Command, chip: Chip) -> Product | Elements:
     )
 
 
-def _is_by_bank(weights: CommandTensor) -> bool:
-    config = weights.memory_config()
+def _is_by_bank(weights: TensorSpec) -> bool:
+    config = weights.memory_config
     return config.buffer_type is BufferType.DRAM and config.memory_layout is TensorMemoryLayout.WIDTH_SHARDED
 
 
-def _convolution(command: Command, chip: Chip) -> Chain | Elements:
+def _convolution(call: OpCall, chip: Chip) -> Chain | Elements:
     """One product with one matrix, in whatever form its weights are given: prepared, or as torch has them."""
-    made = _product(command, chip)
+    made = _product(call, chip)
     if isinstance(made, Elements):
         return made
     return convolution(made._replace(m=made.m * made.batch, batch=1, in1_count=1, height_cores=0, is_tuned=True))
 
 
-def _attention(command: Command, chip: Chip) -> Chain | Elements:
-    """Scores, their softmax and the weighted sum of values, held in L1; keys and values come from DRAM."""
-    tensors = [tensor for tensor in command.inputs if len(tensor.shape) >= 3]
-    work = command.cost.flops // (2 * TILE**3)
+def _attention(call: OpCall, chip: Chip) -> Chain | Elements:
+    """Scores, their softmax and the weighted sum of values, held in L1; all keys and values come from DRAM."""
+    tensors = [tensor for tensor in call.operands if len(tensor.shape) >= 3]
+    work = call.flops // (2 * TILE**3)
     if len(tensors) < 2 or not work:
-        return _elements(command, chip)
+        return _elements(call, chip)
     query, keys = tensors[0], tensors[1]
     dim = max(-(-query.shape[-1] // TILE), 1)
-    if command.arguments.get("is_causal", False) and query.shape[-2] > 1:
+    if call.arguments.get("is_causal", False) and query.shape[-2] > 1:
         work = max(work // 2, 1)
     scores = max(work // (2 * dim), 1)
     tile, kv_tile = TILE_BYTES[dtype_of(query)], TILE_BYTES[dtype_of(keys)]
     columns = max(-(-keys.shape[-2] // TILE), 1)
     rows = max(scores // columns, 1)
-    grid, _ = _grid(command, chip)
+    grid, _ = _grid(call, chip)
     first = Product(
-        chip, rows, dim, columns, tile, kv_tile, tile, 2, grid, in0_in_l1=True, out_in_l1=True, is_tuned=True
+        chip,
+        rows,
+        dim,
+        columns,
+        tile,
+        kv_tile,
+        tile,
+        2,
+        grid,
+        in1_count=max(math.prod(list(keys.shape)[:-2]), 1),
+        in0_in_l1=True,
+        out_in_l1=True,
+        is_tuned=True,
     )
     softmax = Elements("softmax", chip, rows * columns, "bfloat16", 0, 0, True, math.prod(grid), 0.25)
     return Chain("attention", (first, softmax, first._replace(k=columns, n=dim)))
 
 
-def _exchange(command: Command, chip: Chip) -> Workload | None:
-    assert command.device is not None
-    name = command.name.rpartition(".")[2]
-    inputs = command.inputs or command.outputs
-    lines = lines_of(command.device)
-    axis = command.arguments.get("cluster_axis")
+def _exchange(call: OpCall, chip: Chip) -> Workload | None:
+    name = call.op.rpartition(".")[2]
+    inputs = call.operands or call.results
+    lines = call.lines
+    axis = call.arguments.get("cluster_axis")
     is_axis = isinstance(axis, int) and 0 <= axis < len(lines)
     chosen = [line for at, line in enumerate(lines) if (at == axis or not is_axis) and line.devices > 1]
-    links = command.arguments.get("num_links")
+    links = call.arguments.get("num_links")
     parts = []
     held = bytes_of(inputs[0])
     op = next((law for word, law in _EXCHANGES if word in name), "all_gather")
     for line in chosen:
         if any(word in name for word in _PAIRWISE):
             line = line._replace(devices=2, is_ring=False)
-        wanted = command.arguments.get("topology")
+        wanted = call.arguments.get("topology")
         size = held * line.devices if op == "all_gather" else held
         parts.append(
             Exchange(
@@ -280,28 +302,27 @@ def _exchange(command: Command, chip: Chip) -> Workload | None:
     return parts[0] if len(parts) == 1 else Chain(name, tuple(parts))
 
 
-def _host_write(command: Command, chip: Chip) -> HostTransfer:
-    return _transfer(command, chip, is_write=True)
+def _host_write(call: OpCall, chip: Chip) -> HostTransfer:
+    return _transfer(call, chip, is_write=True)
 
 
-def _host_read(command: Command, chip: Chip) -> HostTransfer:
-    return _transfer(command, chip, is_write=False)
+def _host_read(call: OpCall, chip: Chip) -> HostTransfer:
+    return _transfer(call, chip, is_write=False)
 
 
-def _transfer(command: Command, chip: Chip, is_write: bool) -> HostTransfer:
-    tensors = command.outputs or command.inputs if is_write else command.inputs or command.outputs
+def _transfer(call: OpCall, chip: Chip, is_write: bool) -> HostTransfer:
+    tensors = call.results or call.operands if is_write else call.operands or call.results
     size = sum(map(bytes_of, tensors))
     return HostTransfer(is_write, chip, max(size, 1), min(map(_page, tensors)), is_in_l1(tensors))
 
 
-def _message(command: Command, chip: Chip) -> Exchange:
-    assert command.device is not None
-    size = sum(map(bytes_of, command.inputs or command.outputs))
-    links = max((line.links for line in lines_of(command.device)), default=1)
+def _message(call: OpCall, chip: Chip) -> Exchange:
+    size = sum(map(bytes_of, call.operands or call.results))
+    links = max((line.links for line in call.lines), default=1)
     return Exchange("all_gather", chip, 2, links, False, 2 * max(size, 1), is_2d=is_two_dimensional())
 
 
-_MAKERS: dict[Family, Callable[[Command, Chip], Workload | None]] = {
+_MAKERS: dict[Family, Callable[[OpCall, Chip], Workload | None]] = {
     Family.EXCHANGE: _exchange,
     Family.PRODUCT: _product,
     Family.CONVOLUTION: _convolution,
@@ -310,7 +331,7 @@ _MAKERS: dict[Family, Callable[[Command, Chip], Workload | None]] = {
     Family.MOVEMENT: _movement,
     Family.HOST_WRITE: _host_write,
     Family.HOST_READ: _host_read,
-    Family.LAUNCH: lambda command, chip: _launch(chip),
+    Family.LAUNCH: lambda call, chip: _launch(chip),
     Family.MESSAGE: _message,
     Family.FREE: _nothing,
 }
