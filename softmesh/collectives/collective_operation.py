@@ -36,8 +36,9 @@ from softmesh.diagnosis.placement_doubts import (
     of_a_sum,
     of_lost_parts,
 )
+from softmesh.diagnosis.undefined_memory import warned_about
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition, Marking, carried_over, warned_about
+from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.operation import Operation, registered
 from softmesh.dispatch.plan import (
     CostRule,
@@ -262,7 +263,7 @@ def collective_definition(
 
 
 # Options of a collective in which each device reads its own piece only.
-NOTHING_IS_SENT: dict[str, Any] = {"reads_other_devices": False, "undefined": carried_over}
+NOTHING_IS_SENT: dict[str, Any] = {"reads_other_devices": False, "undefined": None}
 
 
 def is_collective(op: object) -> bool:
@@ -290,7 +291,7 @@ def _summed_axes(op: str, call: BoundCall) -> list[int]:
     return list(range(call.tensors[0].storage.dist.lead)) if axis is None else [axis]
 
 
-def _marked(op: Definition, call: BoundCall) -> Marking | None:
+def _marked(op: Definition, call: BoundCall) -> AfterRunning | None:
     """Tells of values that nobody wrote, and of gradients that are added up for the second time."""
     warned_about(op, call)
     notes, axes = call.tensors[0].storage.notes, _summed_axes(op.name, call)

@@ -14,8 +14,9 @@ from softmesh.collectives.overload_signatures import Arguments, overloaded_colle
 from softmesh.collectives.torch_expressions import picked
 from softmesh.collectives.ttnn_collectives import checked_axis, why_alone
 from softmesh.collectives.undefined_results import poison, writing_one_device
+from softmesh.diagnosis.undefined_memory import warn_if_undefined
 from softmesh.dispatch.call_cache import Call
-from softmesh.dispatch.definition import Definition, Marking
+from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import Operation
 from softmesh.dispatch.signature import BoundCall
@@ -27,7 +28,7 @@ from softmesh.placement.pieces import stored_index
 from softmesh.placement.placements import LOCAL
 from softmesh.placement.tensor_topology import topology_of
 from softmesh.tensor.dtype import DataType, Layout
-from softmesh.tensor.undefined import mark, undefined_in, warn_if_undefined
+from softmesh.tensor.undefined import mark, undefined_in
 
 _ENDS = ("input_tensor", "sender_coord", "receiver_coord")
 _PAGE_ALIGNMENT = 16  # bytes the fabric writes at once
@@ -63,7 +64,7 @@ def position_of(dist: Distribution, coord: MeshCoordinate) -> int | None:
     return coords.index(coord) if coord in coords else None
 
 
-def _reading_the_sender(op: Definition, call: BoundCall) -> Marking | None:
+def _reading_the_sender(op: Definition, call: BoundCall) -> AfterRunning | None:
     """Of other devices it reads the sender alone; groups without it keep what they have, undefined or not."""
     arguments, tensor = call.named, call.tensors[0]
     sender, axis = arguments["sender_coord"], arguments["cluster_axis"]

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 
 from softmesh.callsite import user_call_site
-from softmesh.dispatch.definition import Definition, Marking
+from softmesh.diagnosis.undefined_memory import warn_if_undefined
+from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.signature import BoundCall
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.distribution import Distribution
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import Undefined, devices_of, mark, undefined_in, warn_if_undefined
+from softmesh.tensor.undefined import Undefined, devices_of, mark, undefined_in
 
 Devices = frozenset[MeshCoordinate]
 
@@ -47,7 +48,7 @@ def _leaving(
     makes itself is zeros first.
     """
 
-    def rule(op: Definition, call: BoundCall) -> Marking:
+    def rule(op: Definition, call: BoundCall) -> AfterRunning:
         arguments, given = call.named, call.targets
         for tensor in op.read(call):
             check_read(op.name, tensor, arguments)

@@ -10,8 +10,10 @@ from softmesh.diagnosis import partial_writes, plan_warnings
 from softmesh.diagnosis.number_checks import NumberCheck, is_meant
 from softmesh.diagnosis.rank_agreement import tell_ranks
 from softmesh.diagnosis.refusal import refused_call
+from softmesh.diagnosis.undefined_memory import carried_over
 from softmesh.diagnosis.unforeseen import told_as_of_the_call
-from softmesh.dispatch.diagnosis_hooks import HOOKS, AfterRunning, PlannedCall
+from softmesh.dispatch.definition import AfterRunning
+from softmesh.dispatch.diagnosis_hooks import HOOKS, PlannedCall
 from softmesh.dispatch.plan import Plan
 from softmesh.errors import MeshError, PartialError, PartialWarning, SoftmeshWarning
 from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
@@ -23,7 +25,7 @@ def after_planning(call: PlannedCall) -> AfterRunning | None:
     definition, bound, plan = call.definition, call.bound, call.plan
     after: list[AfterRunning] = []
     if bound.is_marked or definition.leaves_undefined:
-        marking = definition.marking(bound)
+        marking = (definition.undefined or carried_over)(definition, bound)
         if marking is not None:
             after += [marking, partial(_note_written, call)]
     _tell_of_plan(plan)

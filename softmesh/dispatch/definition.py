@@ -16,49 +16,14 @@ from softmesh.kinds import Kind
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
-from softmesh.tensor.undefined import Undefined, chosen, hidden_in, joined, mark, undefined_in, warn_if_undefined
 
-# What a call means for pieces of tensors that nobody wrote. A rule is asked before the call: it warns, and what it
-# returns marks the results afterwards.
-
-
-Marking = Callable[[list[Tensor]], None]
+AfterRunning = Callable[[list[Tensor]], None]  # called with the results
 
 
 class UndefinedRule(Protocol):
-    def __call__(self, op: Definition, call: BoundCall, /) -> Marking | None: ...
+    """What a call means for pieces of tensors that nobody wrote: it warns, and what it returns marks the results."""
 
-
-def _marking(undefined: Undefined | None) -> Marking | None:
-    if undefined is None:
-        return None
-
-    def tell(made: list[Tensor]) -> None:
-        for result in made:
-            mark(result, undefined)
-
-    return tell
-
-
-def carried_over(op: Definition, call: BoundCall) -> Marking | None:
-    """Each device reads its own piece: what is undefined in it comes to its result.
-
-    A comparison makes a yes or no of a NaN, so that the result does not show it.
-    """
-    mark_of = hidden_in if op.kind is Kind.COMPARISON else undefined_in
-    return _marking(joined(map(mark_of, op.read(call))))
-
-
-def selected(op: Definition, call: BoundCall) -> Marking | None:
-    """As `carried_over`, of an op whose first operand selects from the others, perhaps what was written of them."""
-    first, *others = op.read(call)
-    return _marking(chosen(hidden_in(first), joined(map(undefined_in, others))))
-
-
-def warned_about(op: Definition, call: BoundCall) -> None:
-    """Devices read each other's pieces."""
-    for tensor in op.read(call):
-        warn_if_undefined(tensor, op.name)
+    def __call__(self, op: Definition, call: BoundCall, /) -> AfterRunning | None: ...
 
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
@@ -93,7 +58,7 @@ class Definition:
     present: Callable[[str, Any, dict[str, Any]], Any] | None = None  # what the caller gets, of the results
     off_mesh: str = "Input tensor {letter} must be on device, got storage type: StorageType::HOST."
     reads_other_devices: bool = False
-    undefined: UndefinedRule = carried_over
+    undefined: UndefinedRule | None = None  # None: each device reads its own piece
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
     is_part: bool = False  # of another op's program: it compiles none of its own
     factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
@@ -171,6 +136,3 @@ class Definition:
     def unwritten(self, call: BoundCall) -> list[Tensor]:
         """The operands that a call reads, of which nothing was written yet."""
         return [t for t in self.read(call) if t.storage.undefined is not None and t.storage.undefined.is_unwritten]
-
-    def marking(self, call: BoundCall) -> Marking | None:
-        return self.undefined(self, call)

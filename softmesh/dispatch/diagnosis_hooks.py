@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from softmesh.dispatch.definition import Definition
+from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import ArgumentError, SoftmeshError
@@ -14,7 +14,6 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.traces.recording import Recording
 from softmesh.tensor.tensor import Tensor
 
-AfterRunning = Callable[[list[Tensor]], None]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 

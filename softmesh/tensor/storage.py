@@ -24,14 +24,7 @@ from softmesh.runtime.memory.allocations import Claim, PerCoreClaim, Span
 from softmesh.runtime.memory.pool import Pool
 from softmesh.storage_owners import storage_owners, without_view_base
 from softmesh.tensor.footprint import Room, footprint, pool_for
-from softmesh.tensor.undefined import (
-    Overwriting,
-    Undefined,
-    devices_of,
-    warn_of_overwritten,
-    warn_of_unreplayed,
-    warn_of_unwritten,
-)
+from softmesh.tensor.undefined import HOOKS, Overwriting, Undefined, devices_of
 
 if TYPE_CHECKING:
     from softmesh.cores import CoreCoord
@@ -259,13 +252,16 @@ class Storage:
             self.undefined = Undefined("trace", captured, devices_of(self.dist), is_unreplayed=True)
 
     def warn_if_unwritten(self, doing: str) -> None:
-        warn_of_unwritten(self.undefined, doing)
+        if self.undefined is not None and self.undefined.is_unwritten:
+            HOOKS.of_memory(self.undefined, doing)
 
     def warn_if_unreplayed(self, doing: str) -> None:
-        warn_of_unreplayed(self.undefined, doing)
+        if self.undefined is not None and self.undefined.is_unreplayed:
+            HOOKS.of_memory(self.undefined, doing)
 
     def warn_if_overwritten(self, doing: str) -> None:
-        warn_of_overwritten(self.undefined, doing)
+        if self.undefined is not None and self.undefined.overwritten is not None:
+            HOOKS.of_memory(self.undefined, doing)
 
     def replayed(self) -> None:
         undefined = self.undefined

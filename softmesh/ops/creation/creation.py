@@ -14,7 +14,7 @@ import torch
 from softmesh.arguments import checked, checked_function, checked_int, checked_shape, described, refused
 from softmesh.dispatch import part_work
 from softmesh.dispatch.cost_rules import moves_bytes
-from softmesh.dispatch.definition import Definition, Marking
+from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -307,7 +307,7 @@ def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
 
-def _leave_unwritten(op: Definition, call: BoundCall) -> Marking:
+def _leave_unwritten(op: Definition, call: BoundCall) -> AfterRunning:
     def tell(made: list[Tensor]) -> None:
         for result in made:
             mark_unwritten(result, op.name)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from softmesh.diagnosis.undefined_memory import selected
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Definition, selected
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
