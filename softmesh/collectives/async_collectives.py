@@ -85,7 +85,14 @@ def _form_of(own: Operation, doc: str, name: str, form: str, **options: Any) -> 
 def all_gather_async(
     input_tensor: Operand, dim: int, *, cluster_axis: int | None = None, use_broadcast: bool = False
 ) -> CollectiveSpec:
-    """Every member gets the pieces of all, side by side along `dim`."""
+    """Every member gets the pieces of all, side by side along `dim`.
+
+    >>> ready = [ttnn.create_global_semaphore(mesh, cores, 0) for _ in range(2)]
+    >>> x = split(8, 128, dim=1)
+    >>> y = ttnn.experimental.all_gather_async(x, dim=1, multi_device_global_semaphore=ready)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 128]), (Replicate, Replicate))
+    """
     gathering = definition_of(all_gather)(input_tensor, dim, cluster_axis=cluster_axis)
     if use_broadcast:
         _check_broadcast_gather(input_tensor, dim)
@@ -187,7 +194,14 @@ def _check_minimal_scatter(op: str, given: Arguments) -> None:
 
 reduce_scatter_minimal_async = _form_of(
     reduce_scatter,
-    "Member g gets chunk g, along `dim`, of the sum over the group.",
+    """Member g gets chunk g, along `dim`, of the sum over the group.
+
+    >>> ready = [ttnn.create_global_semaphore(mesh, cores, 0) for _ in range(3)]
+    >>> x = ttnn.matmul(split(32, 64, dim=1), split(64, 128, dim=0))
+    >>> y = ttnn.experimental.reduce_scatter_minimal_async(x, dim=1, multi_device_global_semaphore=ready)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([32, 32]), (Replicate, Shard(1)))
+    """,
     "experimental.reduce_scatter_minimal_async",
     "input_tensor persistent_output_buffers? dim multi_device_global_semaphore | barrier_semaphore? num_links? "
     "memory_config? intermediate_memory_config? topology? subdevice_id? cluster_axis? chunks_per_sync? "

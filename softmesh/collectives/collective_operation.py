@@ -23,7 +23,14 @@ from softmesh.collectives.argument_checks import (
 )
 from softmesh.collectives.collective_programs import program_count_of, semaphores_of
 from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_fabric
-from softmesh.collectives.device_groups import Group, group_of, spread
+from softmesh.collectives.device_groups import (
+    Group,
+    group_of,
+    local_placement,
+    replicated_placement,
+    scattered_placement,
+    spread,
+)
 from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
@@ -235,6 +242,13 @@ _OFF_MESH = {
 }
 
 
+_PLACEMENTS = {
+    **dict.fromkeys((Kind.ALL_BROADCAST, Kind.ALL_GATHER, Kind.ALL_REDUCE, Kind.BROADCAST), replicated_placement),
+    **dict.fromkeys((Kind.PARTITION, Kind.REDUCE_SCATTER), scattered_placement),
+    **dict.fromkeys((Kind.POINT_TO_POINT, Kind.REDUCE), local_placement),
+}
+
+
 def collective_definition(
     name: str,
     kind: Kind,
@@ -247,6 +261,7 @@ def collective_definition(
 ) -> Definition:
     """Of an op whose devices talk: what it plans depends on the fabric too."""
     given: dict[str, Any] = {
+        "rule": _PLACEMENTS.get(kind, define),
         "planner": CollectivePlanner,
         "check": _check_tuning,
         "check_targets": _check_targets,

@@ -23,8 +23,7 @@ from softmesh.placement.distribution import (
     whole,
 )
 from softmesh.placement.pieces import pieces_at, regrid
-from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import LOCAL, REPLICATE, Placement, Shard, placed
 from softmesh.placement.tensor_topology import (
     PlacementReplicate,
     PlacementShard,

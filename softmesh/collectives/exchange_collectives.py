@@ -288,6 +288,7 @@ def _padded_words(groups: Sequence[Group], dims: Sequence[int]) -> Distribution:
     "input_tensor dim output_dim_offset output_dim_shape cluster_axis final_semaphore barrier_semaphore | num_links? "
     "memory_config? topology?",
     kind=Kind.NEIGHBOURS,
+    rule=scattered_placement,
 )
 def slice_reshard_async(
     input_tensor: Operand, dim: int, output_dim_offset: int, output_dim_shape: int, cluster_axis: int

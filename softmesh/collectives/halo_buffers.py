@@ -210,6 +210,7 @@ def _sections(compact: Operand, interior: Operand, shape: Sequence[int], high: i
 @operation(
     _SCATTER,
     kind=Kind.MOVEMENT,
+    rule=rules.opaque,
     cost=moves_bytes,
     precision="data",
     controls="memory_config",
@@ -237,7 +238,7 @@ def halo_scatter(
         whole = border.around(compact, inside, inside.dim() - interior_src.rank)
         return whole.reshape(*whole.shape[:-4], *shape)
 
-    return Local(compute, rules.opaque, dtypes=(interior_src.dtype,))
+    return Local(compute, dtypes=(interior_src.dtype,))
 
 
 def _overwritten_border(interior_src: Operand, compact_buffer: Operand, np_padding_h: int, np_padding_w: int) -> Local:

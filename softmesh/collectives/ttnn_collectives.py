@@ -68,7 +68,12 @@ def dims_in_words(rank: int) -> str:
     tuning=f"subdevice_id sub_core_grids {_LINKS} {_WORKERS}",
 )
 def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """Every member gets the pieces of all, side by side along `dim`."""
+    """Every member gets the pieces of all, side by side along `dim`.
+
+    >>> y = ttnn.all_gather(split(8, 64, dim=1), dim=1, cluster_axis=1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 64]), (Replicate, Replicate))
+    """
     rank = input_tensor.rank
     if not -rank <= dim < rank:
         raise MeshError(
@@ -98,7 +103,12 @@ def _is_native_gather(operand: Operand, at: int) -> bool:
     kind=Kind.ALL_REDUCE, native="AllReduceAsyncDeviceOperation", tuning=f"subdevice_id {_LINKS}", precision="native"
 )
 def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """Every member gets the sum over the group; it is stored once. Without an axis, over one after the other."""
+    """Every member gets the sum over the group; it is stored once. Without an axis, over one after the other.
+
+    >>> y = ttnn.all_reduce(ttnn.matmul(split(8, 64, dim=1), split(64, 128, dim=0)), cluster_axis=1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 128]), (Replicate, Replicate))
+    """
 
     def move(group: Group) -> GroupComputation:
         return GroupComputation(AllReduce(group), (replicated_placement(group),), only_sums=True)
@@ -113,7 +123,13 @@ def all_reduce(input_tensor: Operand, *, cluster_axis: int | None = None) -> Col
     precision="native",
 )
 def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """Member g gets chunk g, along `dim`, of the sum over the group."""
+    """Member g gets chunk g, along `dim`, of the sum over the group.
+
+    >>> x = ttnn.matmul(split(32, 64, dim=1), split(64, 128, dim=0))
+    >>> y = ttnn.reduce_scatter(x, dim=1, cluster_axis=1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([32, 32]), (Replicate, Shard(1)))
+    """
     rank, shape = input_tensor.rank, input_tensor.shape
     if rank < 2:
         raise MeshError(
@@ -141,7 +157,12 @@ def reduce_scatter(input_tensor: Operand, dim: int, *, cluster_axis: int | None 
 
 @collective(kind=Kind.PARTITION, positional="cluster_axis", **NOTHING_IS_SENT)
 def mesh_partition(input_tensor: Operand, dim: int, *, cluster_axis: int | None = None) -> CollectiveSpec:
-    """Member g keeps chunk g, along `dim`, of its own piece. Nothing is sent."""
+    """Member g keeps chunk g, along `dim`, of its own piece. Nothing is sent.
+
+    >>> y = ttnn.mesh_partition(whole(8, 128), dim=1, cluster_axis=1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 32]), (Replicate, Shard(1)))
+    """
     rank, shape = input_tensor.rank, input_tensor.shape
     if not -rank <= dim < rank:
         raise MeshError(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
 from softmesh.dispatch.part_work import OF_KIND, UNNOTICED, PartWork
-from softmesh.dispatch.plan import CostRule, Plan
+from softmesh.dispatch.plan import CostRule, Local, Plan
 from softmesh.dispatch.roles import READ, WRITTEN, WRITTEN_REMOTELY, Role
 from softmesh.dispatch.signature import BoundCall, Signature, listed
 from softmesh.kinds import Kind
+from softmesh.placement import rules
+from softmesh.placement.placements import sentence_of
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.spec import TensorSpec
 from softmesh.tensor.tensor import Tensor
@@ -25,6 +27,15 @@ class UndefinedRule(Protocol):
 
     def __call__(self, op: Definition, call: BoundCall, /) -> AfterRunning | None: ...
 
+
+# Where an op of such a kind places its results, unless its definition says otherwise.
+_RULES: dict[Kind, object] = {
+    **dict.fromkeys((Kind.COMPARISON, Kind.ELEMENTWISE, Kind.OPTIMIZER, Kind.RANDOM), rules.elementwise),
+    **dict.fromkeys((Kind.COPY, Kind.LAYOUT, Kind.RELOCATION), rules.keeping),
+    Kind.PRODUCT: rules.matmul,
+    Kind.REDUCTION: rules.reducing,
+    Kind.RESHAPE: rules.reshaping,
+}
 
 Define = Callable[..., Any]  # returns a Local; of a collective, an CollectiveSpec
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -45,6 +56,7 @@ class Definition:
     needs_tile: bool = False
     floats_only: bool = False
     on_host: bool = False
+    rule: object = None  # the placement rule of all its calls, or the function that makes a rule for each
     roles: Mapping[str, Role] = field(default_factory=dict)  # of arguments; those that are not here are read
     ignores: Callable[[Mapping[str, Any]], Collection[str]] | None = None  # what such a call does not read
     # What few ops do otherwise than most:
@@ -92,6 +104,8 @@ class Definition:
     written_remotely: tuple[str, ...] = field(init=False)  # arguments that other devices write when they get there
 
     def __post_init__(self) -> None:
+        if self.rule is None:
+            object.__setattr__(self, "rule", _RULES.get(self.kind))
         signature = self.signature
         unknown = [name for name in self.roles if name not in signature.places and name != signature.output_name]
         if unknown:
@@ -103,6 +117,19 @@ class Definition:
         remote = [name for name, role in self.roles.items() if role in WRITTEN_REMOTELY and self.reads_other_devices]
         object.__setattr__(self, "written_remotely", tuple(remote))
         object.__setattr__(self, "persistent_output", Role.RECEIVES in self.roles.values())
+
+    def local(self, arguments: Mapping[str, Any]) -> Local:
+        """Describe one call; its rule is that of the op where the description has none."""
+        local: Local = self.define(**arguments)
+        if local.rule is not rules.STATED:
+            return local
+        assert isinstance(self.rule, rules.Rule), f"{self.name} has no rule"
+        return replace(local, rule=self.rule)
+
+    @property
+    def placement(self) -> str | None:
+        """Where its results are placed, in words."""
+        return sentence_of(self.define) or sentence_of(self.rule)
 
     def role(self, argument: str) -> Role:
         return self.roles.get(argument, Role.READS)

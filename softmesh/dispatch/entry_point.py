@@ -95,9 +95,21 @@ class EntryPoint:
         """For `inspect` and notebooks; None where there are several forms of calls."""
         return None
 
-    def description(self) -> str | None:
-        """What it computes, in the words of its definition."""
+    def docstring(self) -> str | None:
+        """The docstring of its definition, which may end in an example."""
         raise NotImplementedError
+
+    def description(self) -> str:
+        """Return what it computes, in the words of its definition."""
+        return self._documentation()[0].strip()
+
+    def example(self) -> str:
+        """Return the doctest at the end of its docstring, unless that is of another op."""
+        code = "".join(self._documentation()[1:])
+        return code if f"{self.python_fully_qualified_name}(" in code else ""
+
+    def _documentation(self) -> tuple[str, str, str]:
+        return inspect.cleandoc(self.docstring() or "").partition(">>> ")
 
     def help_text(self) -> str:
         from softmesh.dispatch.help_text import help_text
@@ -252,7 +264,7 @@ class Function(EntryPoint):
     def inspected_signature(self) -> inspect.Signature:
         return inspect.signature(self.function)
 
-    def description(self) -> str | None:
+    def docstring(self) -> str | None:
         return self.function.__doc__
 
     def call_forms(self) -> list[CallForm]:

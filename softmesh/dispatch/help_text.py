@@ -5,17 +5,14 @@ Put together when it is asked for, from the definition and what is known of call
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import textwrap
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from softmesh.arguments import kind_of
 from softmesh.dispatch.call_form import Argument, CallForm
-from softmesh.placement.sentences import placement_sentence
+from softmesh.placement.placements import sentence_of
 
 if TYPE_CHECKING:
     from softmesh.dispatch.definition import Definition
@@ -36,15 +33,19 @@ _MEANINGS = {
 }
 
 
+_SURROUNDINGS = "on 1 x 4 devices; split(8, 64, dim=1) has 8 x 16 of its elements on each, whole(8, 64) all of them"
+_BY_OPERANDS = "As the splits of its operands allow; softmesh.placements(result) tells."
+
+
 def help_text(op: EntryPoint, definition: Definition | None = None, placement: str | None = None) -> str:
     """`definition` is that of a planned op, `placement` where its results lie if that is not up to its rule."""
     forms = op.call_forms()
     parts = [
-        inspect.cleandoc(op.description() or "") or f"{op.python_fully_qualified_name}.",
+        op.description() or f"{op.python_fully_qualified_name}.",
         "\n".join(_call(op.python_fully_qualified_name, form) for form in forms),
         _arguments(forms, definition),
-        _result(op, placement or _placement(op.name, definition)),
-        _example(op.name),
+        _result(op, placement or (sentence_of(op) if definition is None else definition.placement or _BY_OPERANDS)),
+        _example(op.example()),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -106,21 +107,5 @@ def _result(op: EntryPoint, placement: str | None) -> str:
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="    ") for line in lines)
 
 
-def _placement(name: str, definition: Definition | None) -> str | None:
-    known: str | None = _examples().PLACEMENTS.get(name)
-    if known is not None or definition is None:
-        return known
-    found = placement_sentence(definition.define)
-    return found or "As the splits of its operands allow; softmesh.placements(result) tells."
-
-
-def _example(name: str) -> str:
-    known = _examples()
-    if name not in known.EXAMPLES:
-        return ""
-    return f"Example, {known.EXPLAINED}:\n" + textwrap.indent(known.EXAMPLES[name].strip("\n"), "    ")
-
-
-@cache
-def _examples() -> Any:
-    return importlib.import_module("softmesh.ops.help_examples")
+def _example(code: str) -> str:
+    return code and f"Example, {_SURROUNDINGS}:\n{textwrap.indent(code, '    ')}"

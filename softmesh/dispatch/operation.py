@@ -90,7 +90,7 @@ class Operation(EntryPoint):
     def inspected_signature(self) -> inspect.Signature | None:
         return self._signature.inspected()
 
-    def description(self) -> str | None:
+    def docstring(self) -> str | None:
         return self.definition.define.__doc__
 
     def help_text(self) -> str:

@@ -29,7 +29,7 @@ from softmesh.placement.distribution import (
 )
 from softmesh.placement.pieces import flattened, regrid
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.placement.rules import Rule, Situation, UsesPartial
+from softmesh.placement.rules import STATED, Rule, Situation, UsesPartial
 from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import Cost
 from softmesh.tensor.convert import round_to
@@ -57,7 +57,7 @@ class Local:
     """
 
     compute: Callable[..., Any]
-    rule: Rule
+    rule: Rule = STATED  # by the op's definition
     dtypes: tuple[DataType, ...] | None = None
     layouts: tuple[Layout, ...] | None = None
     memory_config: MemoryConfig | None = None

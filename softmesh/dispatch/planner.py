@@ -58,7 +58,7 @@ class Planner:
     def build(self) -> tuple[Plan, tuple[torch.Tensor, ...] | None]:
         """The plan, and the results of running it once (None for an op that writes in place)."""
         self._check_forms()
-        local = self.op.define(**self._described())
+        local = self.op.local(self._described())
         held = [tensor.view_distribution() for tensor in self.tensors]
         dists, moves = bring_together(held)
         computed_as = local.computed_as

@@ -108,7 +108,7 @@ class _ShapeInference(Planner):
     def form(self, operands: Sequence[Operand], shape_of: ShapeOf) -> Form:
         self._check_forms()
         arguments = self._described()
-        local = self.op.define(**arguments)
+        local = self.op.local(arguments)
         shape = shape_of(local, arguments, operands)
         if shape is None:  # torch takes a second to get ready for tensors without values
             plan, _ = self.build()

@@ -69,7 +69,7 @@ def defined_on_pieces(
     ]
     waiting = iter(operands)
     arguments = {name: _with_pieces(value, waiting) for name, value in _in_order(given)} | dict(instead)
-    return given.op.definition.define(**arguments), arguments
+    return given.op.definition.local(arguments), arguments
 
 
 def _in_order(given: CallDescription) -> list[tuple[str, Any]]:

@@ -102,7 +102,7 @@ class Unified(EntryPoint):
     def __repr__(self) -> str:
         return f"<unified operation softmesh.{self.name}>"
 
-    def description(self) -> str | None:
+    def docstring(self) -> str:
         return self.plain.description()
 
     def help_text(self) -> str:

@@ -12,12 +12,29 @@ axes and name none.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 from softmesh.arguments import checked, checked_int, described
 from softmesh.errors import ArgumentValueError
 
 COMBINING = ("sum", "avg", "max", "min", "prod")
+_Placing = TypeVar("_Placing")
+
+
+def placed(sentence: str) -> Callable[[_Placing], _Placing]:
+    """Describe where results are placed: by the decorated rule or function, or by the rules that it makes."""
+
+    def note(placing: _Placing) -> _Placing:
+        vars(placing)["sentence"] = sentence
+        return placing
+
+    return note
+
+
+def sentence_of(placing: object) -> str | None:
+    """Return the words of `placed`."""
+    return getattr(placing, "sentence", None)
 
 
 class Placement:

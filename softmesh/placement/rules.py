@@ -31,8 +31,7 @@ from softmesh.placement.dim_labels import (
     unlabelled,
     without_sums,
 )
-from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard, placed
 
 Dims = tuple[int, ...]
 LINEAR_OPS = ("sum", "avg")  # contributions that a linear op may take one by one
@@ -85,6 +84,13 @@ class Rule:
     def labels(self, shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
         """Label the dims of a call of operands and results of these shapes."""
         return self._labels_of(shapes, results)
+
+
+def _stated(at: Situation) -> Answer:
+    raise AssertionError("an op's record has its rule")
+
+
+STATED = Rule(_stated)
 
 
 class SingleRule(Rule):
@@ -146,8 +152,8 @@ def refuse_uneven(word: Shard, doing: str) -> None:
         )
 
 
-@pointwise()
 @placed("Split as the operands are, where their splits line up. A partial sum among them is an error.")
+@pointwise()
 def elementwise(at: Situation) -> Placement:
     """Shards that line up stay shards; a Partial is refused."""
     refuse_partial(at)
@@ -179,15 +185,15 @@ def _repeats_along(at: Situation, dim: int) -> bool:
     return all(n in (1, out[dim]) for n in extents)
 
 
-@pointwise(FIRST)
 @placed("Placed as the operand is; a partial sum stays one.")
+@pointwise(FIRST)
 def keeping(at: Situation) -> Placement:
     """As elementwise, for an op that leaves its one operand's values as they are: any word stays."""
     return at.word if isinstance(at.word, Partial) else _lined_up(at)
 
 
-@pointwise(FIRST)
 @placed("Placed as the operand is; a partial sum stays one.")
+@pointwise(FIRST)
 def linear(at: Situation) -> Placement:
     """As elementwise, for an op that is linear in its one operand: addends stay addends."""
     if isinstance(at.word, Partial) and at.word.op in LINEAR_OPS:
@@ -195,8 +201,8 @@ def linear(at: Situation) -> Placement:
     return elementwise(at)
 
 
-@pointwise(EVERY)
 @placed("Split as the operands are, where their splits line up. Two partial sums give a partial sum.")
+@pointwise(EVERY)
 def additive(at: Situation) -> Placement:
     """a + b: sums of addends are addends; an average also takes what all devices share."""
     partials = {word for word in at.words if isinstance(word, Partial)}
@@ -234,8 +240,8 @@ def _first_partial(at: Situation, is_share: bool = False, is_bias: bool = False)
     raise UsesPartial(next(i for i, word in enumerate(at.words) if isinstance(word, Partial)), is_share, is_bias)
 
 
-@pointwise(EITHER)
 @placed("Split as the operands are, where their splits line up. A partial sum times what all devices share stays one.")
+@pointwise(EITHER)
 def multiplicative(at: Situation) -> Placement:
     """a * b: an addend times what all devices share is an addend."""
     partials = [word for word in at.words if isinstance(word, Partial)]
@@ -246,8 +252,8 @@ def multiplicative(at: Situation) -> Placement:
     return partials[0] if len(partials) == 1 and is_linear else _first_partial(at)
 
 
-@pointwise(FIRST)
 @placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
+@pointwise(FIRST)
 def dividing(at: Situation) -> Placement:
     """a / b is linear in a only."""
     if isinstance(at.words[1], Partial):
@@ -255,8 +261,8 @@ def dividing(at: Situation) -> Placement:
     return multiplicative(at)
 
 
-@pointwise()
 @placed("Split as the operands are, where their splits line up. A partial sum over what all devices share stays one.")
+@pointwise()
 def scaling(at: Situation) -> Placement:
     """f(a) * b is linear in b only."""
     if isinstance(at.words[0], Partial):
@@ -318,8 +324,8 @@ def _reshaped_labels(shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
     return moved({dim: word.dim for dim, word in words if isinstance(word, Shard)}.get)(shapes, results)
 
 
-@labelled(_reshaped_labels)
 @placed("A split dim stays split where the new shape starts a dim at the same elements; otherwise it is Local.")
+@labelled(_reshaped_labels)
 def reshaping(at: Situation) -> Placement:
     """A split dim survives where it starts a run of elements that the new shape also starts."""
     word = at.word
@@ -399,10 +405,10 @@ def _product_labels(shapes: Shapes, results: Sequence[Dims]) -> DimLabels:
     return DimLabels((*own, *others), names, {"inner": "sum"}, (frozenset({0}), frozenset({1})), bias)
 
 
-@labelled(_product_labels)
 @placed(
     "Rows split give rows split, columns split give columns split; the inner dim split in both gives a Partial sum."
 )
+@labelled(_product_labels)
 def matmul(at: Situation) -> Placement:
     """a (..., M, K) @ b (..., K, N), with an optional bias as third operand."""
     product = _product_word(at)
@@ -468,8 +474,8 @@ def of_whole(rule: Rule) -> Rule:
     return whole
 
 
-@labelled(unlabelled)
 @placed("Of operands that are the same on all devices, the same on all; of split ones, Local.")
+@labelled(unlabelled)
 def opaque(at: Situation) -> Placement:
     """Nothing is known of how the result relates to split operands."""
     refuse_partial(at)

@@ -9,6 +9,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
 from softmesh.placement.distribution import replicated
+from softmesh.placement.placements import placed
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -21,6 +22,7 @@ from softmesh.tensor.untouched_memory import untouched_zeros
 
 
 @reject_unknown_keywords
+@placed("Whatever is written into it decides; until then its values are not defined.")
 def allocate_tensor_on_device(
     shape: Sequence[int] | TensorSpec | None = None,
     dtype: DataType | MeshDevice | None = None,
@@ -33,6 +35,11 @@ def allocate_tensor_on_device(
     """`(tensor_spec, mesh_device)` or `(shape, dtype, layout, mesh_device, memory_config)`.
 
     Contents are undefined: here they are zeros, and who reads them before they were written is warned.
+
+    >>> spec = ttnn.TensorSpec((8, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT)
+    >>> y = ttnn.allocate_tensor_on_device(spec, mesh)
+    >>> y.shape
+    Shape([8, 64])
     """
     where = "allocate_tensor_on_device"
     first = shape if tensor_spec is None else tensor_spec
@@ -89,7 +96,13 @@ def _checked_spec(
 
 @reject_unknown_keywords
 def deallocate(tensor: Tensor, force: bool = True) -> None:
-    """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless."""
+    """Give a tensor's memory back; `force=False` only if no other tensor shares it. Twice is harmless.
+
+    >>> x = whole(8, 64)
+    >>> ttnn.deallocate(x)
+    >>> x.is_allocated()
+    False
+    """
     checked("deallocate", "tensor", tensor, Tensor, A_TENSOR)
     if observed():
         emit("deallocate", Kind.DEALLOCATION, (tensor,), (), coords=tensor.view_distribution().coordinates())

@@ -20,7 +20,7 @@ from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, whole
-from softmesh.placement.placements import Shard
+from softmesh.placement.placements import Shard, placed
 from softmesh.strictness import doubt, is_strict, warn_or_raise
 from softmesh.tensor.device_shards import distribute_tensor
 from softmesh.tensor.dtype import DataType, Layout
@@ -197,6 +197,7 @@ def _checked(file_name: str | Path, where: str) -> Path:
 
 
 @reject_unknown_keywords
+@placed("As `mesh_mapper` splits it; without one, the same on all devices.")
 def as_tensor(
     tensor: torch.Tensor,
     dtype: DataType | None = None,
@@ -213,6 +214,12 @@ def as_tensor(
 
     A replicated tensor is cached once, unsharded. A file that holds another dtype or layout, or a tensor spread
     otherwise, is refused.
+
+    >>> y = ttnn.as_tensor(
+    ...     torch.ones(8, 64), dtype=ttnn.bfloat16, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG
+    ... )
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 64]), (Replicate, Replicate))
     """
     if device is not None and memory_config is None:
         raise MeshError("memory_config must be specified when device is specified")

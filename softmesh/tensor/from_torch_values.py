@@ -18,6 +18,7 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
 from softmesh.placement.distribution import HOST, Distribution
+from softmesh.placement.placements import placed
 from softmesh.placement.tensor_topology import TensorTopology
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
@@ -42,6 +43,7 @@ from softmesh.tensor.untouched_memory import LARGE, untouched_zeros
 
 
 @reject_unknown_keywords
+@placed("As `mesh_mapper` splits it; without one, the same on all devices.")
 def from_torch(
     tensor: torch.Tensor | None,
     dtype: DataType | None = None,
@@ -61,6 +63,10 @@ def from_torch(
     """A torch tensor as a ttnn tensor: on the host, or on `device`, split by `mesh_mapper`.
 
     Without a mapper every device of the mesh gets the whole tensor, stored once.
+
+    >>> x = ttnn.from_torch(torch.ones(8, 64), device=mesh, mesh_mapper=ttnn.ShardTensorToMesh(mesh, dim=1))
+    >>> x.shape, ttnn.placements(x)
+    (Shape([8, 16]), (Replicate, Shard(1)))
     """
     if tensor is None:
         return None

@@ -15,7 +15,7 @@ from softmesh.kinds import Kind
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import HOST, Distribution, distribution, mesh_coordinates, replicated
 from softmesh.placement.pieces import along_the_mesh
-from softmesh.placement.placements import LOCAL, Partial
+from softmesh.placement.placements import LOCAL, Partial, placed
 from softmesh.runtime import lockstep_check
 from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
@@ -111,6 +111,7 @@ def place_on(dist: Distribution, mesh: tuple[int, ...]) -> Distribution:
 
 
 @reject_unknown_keywords
+@placed("On the host, put together by `mesh_composer`.")
 def to_torch(
     tensor: Tensor,
     dtype: torch.dtype | None = None,
@@ -120,7 +121,12 @@ def to_torch(
     device: MeshDevice | None = None,
     cq_id: int | QueueId | None = None,
 ) -> torch.Tensor:
-    """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`."""
+    """A ttnn tensor as a torch tensor of its own memory; pieces are joined by `mesh_composer`.
+
+    >>> composer = ttnn.ConcatMeshToTensor(mesh, dim=1)
+    >>> ttnn.to_torch(split(8, 64, dim=1), mesh_composer=composer).shape
+    torch.Size([8, 64])
+    """
     check_readable(tensor, "to_torch")
     queue = _reading(tensor, "to_torch", cq_id)
     warn_before_leaving(tensor, "to_torch")
@@ -251,6 +257,7 @@ def tell_host_use(tensor: Tensor, doing: str) -> None:
 
 
 @reject_unknown_keywords
+@placed("As it was split on the host; otherwise the same on all devices.")
 def to_device(
     tensor: Tensor,
     device: MeshDevice,
@@ -258,7 +265,12 @@ def to_device(
     *,
     queue_id: int | QueueId | None = None,
 ) -> Tensor:
-    """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece."""
+    """A host tensor onto a mesh: an undistributed one to every device, a distributed one piece by piece.
+
+    >>> y = ttnn.to_device(ttnn.from_torch(torch.ones(8, 64)), mesh)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 64]), (Replicate, Replicate))
+    """
     check_readable(tensor, "to_device")
     checked_open("to_device", "device", device)
     if tensor.storage.device is not None:
@@ -275,8 +287,14 @@ def to_device(
 
 
 @reject_unknown_keywords
+@placed("On the host, in the pieces that the devices held.")
 def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueId | None = None) -> Tensor:
-    """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is."""
+    """A device tensor's pieces on the host, still distributed; a host tensor is returned as it is.
+
+    >>> y = ttnn.from_device(split(8, 64, dim=1))
+    >>> y.shape, y.storage_type().name
+    (Shape([8, 16]), 'HOST')
+    """
     check_readable(tensor, "from_device")
     if tensor.storage.device is None:
         return tensor
@@ -309,11 +327,17 @@ def own_part_on_host(tensor: Tensor, doing: str) -> Tensor:
 
 
 @reject_unknown_keywords
+@placed("The device tensor is placed as the host tensor is.")
 def copy_host_to_device_tensor(host_tensor: Tensor, device_tensor: Tensor, cq_id: int | QueueId | None = None) -> None:
     """Overwrite a device tensor in place with a host tensor of the same spec.
 
     A host tensor that covers only some devices leaves the others as they are. To a shard that another process holds
     that process writes.
+
+    >>> x = whole(8, 64)
+    >>> ttnn.copy_host_to_device_tensor(ttnn.from_device(whole(8, 64)), x)
+    >>> x.shape, ttnn.placements(x)
+    (Shape([8, 64]), (Replicate, Replicate))
     """
     if isinstance(device_tensor, Tensor) and (elsewhere := shard_of(device_tensor)) is not None:
         check_readable(host_tensor, "copy_host_to_device_tensor", "host_tensor")

@@ -25,6 +25,7 @@ from softmesh.tensor.dtype import DataType, Layout
     "routing_weights_tensor non_zero_weight_size:int expert_parallel_size:int cluster_axis | memory_config? "
     "optional_output_tensor?",
     kind=Kind.ROUTING,
+    rule=local_placement,
     output="optional_output_tensor",
     **NOTHING_IS_SENT,
 )

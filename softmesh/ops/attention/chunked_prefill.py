@@ -37,7 +37,9 @@ _LATENT = "transformer.chunked_flash_mla_prefill"
 Data = torch.Tensor | None
 
 
-@operation(_CHUNKED, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
+@operation(
+    _CHUNKED, kind=Kind.ATTENTION, rule=split_with_key_heads, precision="data", controls="memory_config", tuning=TUNING
+)
 def chunked_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -90,7 +92,9 @@ def chunked_scaled_dot_product_attention(
     )
 
 
-@operation(_LATENT, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
+@operation(
+    _LATENT, kind=Kind.ATTENTION, rule=split_with_key_heads, precision="data", controls="memory_config", tuning=TUNING
+)
 def chunked_flash_mla_prefill(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

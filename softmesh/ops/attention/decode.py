@@ -45,6 +45,7 @@ Fetch = Callable[[slice, Data], tuple[torch.Tensor, torch.Tensor]]
 @operation(
     _DECODE,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     native="SdpaDecodeDeviceOperation",
     precision="data",
     controls="memory_config",
@@ -272,6 +273,7 @@ _OPTIONS: dict[str, Any] = {
     "tuning": "compute_with_storage_grid_size compute_kernel_config",
     "needs_tile": True,
     "floats_only": True,
+    "rule": split_with_key_heads,
 }
 
 

@@ -146,7 +146,7 @@ def _check_rows(op: str, *operands: Operand) -> None:
             raise MeshError(f"{op}: {operand.name} must be [1, 1, rows, columns], got {list(operand.shape)}.")
 
 
-@operation(_SCAN, kind=Kind.SCAN, **_OPTIONS | {"needs_tile": False})
+@operation(_SCAN, kind=Kind.SCAN, rule=rules.along, **_OPTIONS | {"needs_tile": False})
 def prefix_scan(a: Operand, bx: Operand, h_prev: Operand) -> Local:
     """h[t] = a[t] * h[t - 1] + bx[t] down the rows of a and bx [1, 1, s, n], from h_prev [1, 1, 1, n] on.
 
@@ -174,7 +174,7 @@ def prefix_scan(a: Operand, bx: Operand, h_prev: Operand) -> Local:
     return Local(compute, rules.along({3: [(0, 3), (1, 3), (2, 3)]}))
 
 
-@operation(_SUM, kind=Kind.REDUCTION, **_OPTIONS)
+@operation(_SUM, kind=Kind.REDUCTION, rule=rules.keeping, **_OPTIONS)
 def hc_sum_reduce(input: Operand) -> Local:
     """[1, 1, s, n * 32] -> [1, 1, s, n]: the sum of each 32 columns."""
     _check_rows(_SUM, input)
@@ -192,7 +192,7 @@ def _summed_columns(at: rules.Situation) -> rules.Placement:
     return rules.LOCAL if uneven else word
 
 
-@operation(_PRODUCT, kind=Kind.ELEMENTWISE, **_OPTIONS)
+@operation(_PRODUCT, kind=Kind.ELEMENTWISE, rule=rules.along, **_OPTIONS)
 def repeat_and_interleave_eltwise_mul(a: Operand, b: Operand) -> Local:
     """a [1, 1, s, 32], repeated n times, times b [1, 1, s, n], each column 32 times: [1, 1, s, n * 32].
 

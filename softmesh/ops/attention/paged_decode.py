@@ -36,7 +36,14 @@ from softmesh.ops.attention.page_tables import (
     read_on_cores,
     reinterpret_tiles,
 )
-from softmesh.ops.attention.sdpa_core import TUNING, check_groups, check_key_heads, check_value_width, group
+from softmesh.ops.attention.sdpa_core import (
+    TUNING,
+    check_groups,
+    check_key_heads,
+    check_value_width,
+    group,
+    split_with_key_heads,
+)
 from softmesh.ops.operand_checks import check_one_shape
 from softmesh.runtime.gpu_value_cache import is_graphed
 
@@ -190,6 +197,7 @@ def _from_pages(
 @operation(
     _PAGED,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     native="SdpaDecodeDeviceOperation",
     precision="data",
     controls="memory_config",
@@ -289,7 +297,9 @@ def _paged_step(
 # -- keys that hold the values too -----------------------------------------------------------------
 
 
-@operation(_LATENT, kind=Kind.ATTENTION, precision="data", controls="memory_config", tuning=TUNING)
+@operation(
+    _LATENT, kind=Kind.ATTENTION, rule=split_with_key_heads, precision="data", controls="memory_config", tuning=TUNING
+)
 @read_on_cores(cur_pos_tensor=1)
 def flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
@@ -328,6 +338,7 @@ def flash_multi_latent_attention_decode(
 @operation(
     _PAGED_LATENT,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     precision="data",
     controls="memory_config",
     tuning=TUNING,

@@ -45,6 +45,7 @@ Data = torch.Tensor | None
 @operation(
     _PREFILL,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     native="SDPAOperation",
     precision="data",
     controls="memory_config",
@@ -72,6 +73,11 @@ def scaled_dot_product_attention(
     q.k, scaled like the others. `cu_window_seqlens` [n + 1] cuts the keys into n windows, and queries, the first of
     which has position `windowed_q_token_offset`, see their own only. `output_concat_heads` gives
     [b, 1, s, heads * width].
+
+    >>> q, k, v = (split(1, 8, 32, 64, dim=1) for _ in range(3))
+    >>> y = ttnn.transformer.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 2, 32, 64]), (Replicate, Shard(1)))
     """
     q, k = input_tensor_q, input_tensor_k
     check_rank_4(_PREFILL, q, k, input_tensor_v)
@@ -168,6 +174,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
 @operation(
     _LATENT,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     precision="data",
     controls="memory_config",
     tuning=TUNING,
@@ -232,7 +239,15 @@ def _value_width(k: Operand, v: Operand | None, head_dim_v: int | None) -> int:
 _JOINT = "transformer.joint_scaled_dot_product_attention"
 
 
-@operation(_JOINT, kind=Kind.ATTENTION, precision="data", controls="", tuning=TUNING, results="tuple[Tensor, Tensor]")
+@operation(
+    _JOINT,
+    kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
+    precision="data",
+    controls="",
+    tuning=TUNING,
+    results="tuple[Tensor, Tensor]",
+)
 def joint_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -26,6 +26,7 @@ from softmesh.ops.attention.head_shards import (
     on_cores_in_order,
 )
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
 _OPTIONS: dict[str, Any] = {"kind": Kind.HEADS, "cost": moves_bytes, "precision": "data"}
@@ -80,6 +81,7 @@ _CREATE = "experimental.nlp_create_qkv_heads"
     cuts_columns=True,
     results="tuple[Tensor, Tensor, Tensor]",
 )
+@placed("Split by batch or sequence where the input is; otherwise Local.")
 def nlp_create_qkv_heads(
     input: Operand,
     input_kv: Operand | None = None,
@@ -94,6 +96,13 @@ def nlp_create_qkv_heads(
     k comes transposed, [b, kv_heads, width, s], unless `transpose_k_heads=False`. With `input_kv` the
     queries come from `input` alone, keys and values from `input_kv`. A sharded row has one key head on each core:
     its queries, then its key, then its value. No key heads at all leave k and v empty.
+
+    >>> x = split(4, 1, 32, 256, dim=0)
+    >>> q, k, v = ttnn.experimental.nlp_create_qkv_heads(
+    ...     x, num_heads=2, num_kv_heads=1, transpose_k_heads=False
+    ... )
+    >>> q.shape, k.shape, ttnn.placements(q)
+    (Shape([1, 2, 32, 64]), Shape([1, 1, 32, 64]), (Replicate, Shard(0)))
     """
     if kv_tied:
         raise NotModelled(f"{_CREATE}: kv_tied is not modelled: pass keys and values as input_kv.")

@@ -14,7 +14,7 @@ from softmesh.errors import MeshError
 from softmesh.ops.attention.key_ranges import KeyRanges
 from softmesh.ops.operand_checks import check_four_dims, check_one_shape
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
 

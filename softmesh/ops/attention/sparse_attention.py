@@ -46,6 +46,7 @@ Data = torch.Tensor | None
 @operation(
     SCORE,
     kind=Kind.ATTENTION,
+    rule=rules.along,
     part_work=part_work.UNNOTICED,
     controls="",
     tuning="program_config compute_kernel_config",
@@ -222,7 +223,13 @@ def _over_chosen(
 
 
 @operation(
-    _SPARSE, kind=Kind.ATTENTION, precision="data", controls="", tuning=f"{_TUNING} k_chunk_size", **ON_MESH_AXES
+    _SPARSE,
+    kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
+    precision="data",
+    controls="",
+    tuning=f"{_TUNING} k_chunk_size",
+    **ON_MESH_AXES,
 )
 def sparse_sdpa(
     q: Operand,
@@ -306,6 +313,7 @@ def _check_sparse(q: Operand, kv: Operand, indices: Operand, form: SparseKVForma
 @operation(
     _BLOCKS,
     kind=Kind.ATTENTION,
+    rule=split_with_key_heads,
     precision="data",
     controls="",
     tuning=f"{_TUNING} enable_kv_block_cache",

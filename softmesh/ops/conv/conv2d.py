@@ -44,6 +44,7 @@ from softmesh.ops.data_movement.image_memory import Extents, Sharding, asked_mem
 from softmesh.ops.data_movement.shape_ops import reshape
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.placement import rules
+from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.tensor import Tensor
 
@@ -74,7 +75,12 @@ def _program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
 
 
 @operation(
-    "conv2d", kind=Kind.CONVOLUTION, controls="dtype memory_config", tuning="compute_config", program_key=_program
+    "conv2d",
+    kind=Kind.CONVOLUTION,
+    rule=convolution_rule,
+    controls="dtype memory_config",
+    tuning="compute_config",
+    program_key=_program,
 )
 def _conv2d(
     *,
@@ -163,6 +169,7 @@ def _placed(
 
 
 @checked_function
+@placed("Split by image where the input is, by channels where the weight is; otherwise Partial or Local.")
 def conv2d(
     *,
     input_tensor: Tensor,
@@ -181,6 +188,15 @@ def conv2d(
     compute_config, slice_config; sizes are those of each device. Operands on the host are brought to
     `device` first; `return_weights_and_bias` hands them back, to be passed next time. Weights may also be
     those that `prepare_conv_weights` made.
+
+    >>> x = split(4, 8, 8, 16, dim=0)
+    >>> kernel = ttnn.from_torch(torch.ones(32, 16, 3, 3))
+    >>> sizes = dict(batch_size=1, input_height=8, input_width=8, in_channels=16, out_channels=32)
+    >>> y = ttnn.conv2d(
+    ...     input_tensor=x, weight_tensor=kernel, device=mesh, kernel_size=(3, 3), padding=(1, 1), **sizes
+    ... )
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 1, 64, 32]), (Replicate, Shard(2)))
     """
     operands = (input_tensor, weight_tensor, bias_tensor)
     options = {"conv_config": conv_config, **arguments}
@@ -247,7 +263,14 @@ def _out_size(geometry: Geometry, output_padding: tuple[int, int]) -> tuple[int,
     return rows, columns
 
 
-@operation(_OP, kind=Kind.CONVOLUTION, controls="dtype memory_config", tuning="compute_config", program_key=_program)
+@operation(
+    _OP,
+    kind=Kind.CONVOLUTION,
+    rule=convolution_rule,
+    controls="dtype memory_config",
+    tuning="compute_config",
+    program_key=_program,
+)
 def _conv_transpose2d(
     *,
     input_tensor: Operand,

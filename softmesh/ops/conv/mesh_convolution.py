@@ -14,7 +14,7 @@ from softmesh.hardware.shape import roundup
 from softmesh.ops.conv.conv_weights import as_matrix, from_matrix
 from softmesh.ops.data_movement.image_layout import Sides, four_sides, images_are_flat, ints, pair
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.runtime.float32_precision import full_float32
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType

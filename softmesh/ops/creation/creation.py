@@ -23,7 +23,7 @@ from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, Softme
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.kinds import Kind
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.device_lifecycle import GetDefaultDevice
 from softmesh.runtime.memory.host_memory import check_host_room
@@ -108,6 +108,7 @@ def _full(
     )
 
 
+@placed("The same on all devices.")
 def full(
     shape: Sequence[int],
     fill_value: float,
@@ -130,6 +131,7 @@ def full(
     return optional_tensor
 
 
+@placed("The same on all devices.")
 def zeros(
     shape: Sequence[int],
     dtype: DataType | None = None,
@@ -137,9 +139,15 @@ def zeros(
     device: MeshDevice | None = None,
     memory_config: MemoryConfig | None = None,
 ) -> Tensor:
+    """
+    >>> y = ttnn.zeros((8, 64), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 64]), (Replicate, Replicate))
+    """
     return _full("zeros", shape, 0, dtype, layout, device, memory_config)
 
 
+@placed("The same on all devices.")
 def ones(
     shape: Sequence[int],
     dtype: DataType | None = None,
@@ -150,6 +158,7 @@ def ones(
     return _full("ones", shape, 1, dtype, layout, device, memory_config)
 
 
+@placed("The same on all devices.")
 def empty(
     shape: Sequence[int],
     dtype: DataType = DataType.BFLOAT16,
@@ -163,6 +172,7 @@ def empty(
     return made
 
 
+@placed("The same on all devices.")
 def arange(
     start: int,
     end: int | None = None,
@@ -247,15 +257,6 @@ def randn(
     return _create("randn", values, dtype, layout, device, memory_config, is_drawn=True)
 
 
-_LIKE: dict[str, Any] = {
-    "cost": moves_bytes,
-    "precision": "data",
-    "on_host": True,
-    "controls": "dtype memory_config optional_tensor",
-    "unread": "tensor",
-}
-
-
 @placed("Split as the operand is; of a partial sum, the same on all devices.")
 def _filled(tensor: Operand, layout: Layout | None, constant: float | None = None) -> Local:
     """A constant, or else the number given as second operand, in the tensor's shape and split."""
@@ -271,6 +272,16 @@ def _filled(tensor: Operand, layout: Layout | None, constant: float | None = Non
         return at.word if isinstance(at.word, rules.Shard) else rules.REPLICATE
 
     return Local(compute, as_split, layouts=(layout or tensor.layout,))
+
+
+_LIKE: dict[str, Any] = {
+    "cost": moves_bytes,
+    "precision": "data",
+    "on_host": True,
+    "controls": "dtype memory_config optional_tensor",
+    "unread": "tensor",
+    "rule": _filled,
+}
 
 
 @operation(
@@ -331,6 +342,7 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
 @operation(
     kind=Kind.CREATION,
     native="FullDeviceOperation",
+    rule=_filled,
     cost=moves_bytes,
     precision="data",
     controls="dtype memory_config",
@@ -349,6 +361,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 @operation(
     kind=Kind.CREATION,
+    rule=_filled,
     native="UnaryDeviceOperation",
     **_OPTIONS,
     controls="memory_config output_tensor",
@@ -410,13 +423,13 @@ def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local
     return Local(lambda x: cut(x, diagonal), rule)
 
 
-@operation(kind=Kind.MOVEMENT, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, rule=_triangle, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
 def tril(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 above the diagonal of the last two dims."""
     return _triangle("tril", input_tensor, diagonal, is_lower=True)
 
 
-@operation(kind=Kind.MOVEMENT, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, rule=_triangle, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
 def triu(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 below the diagonal of the last two dims."""
     return _triangle("triu", input_tensor, diagonal, is_lower=False)
@@ -436,10 +449,10 @@ def moreh_full(
     return full(shape, fill_value, dtype, layout, device, memory_config)
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="")
+@operation(kind=Kind.MOVEMENT, rule=rules.keeping, **_OPTIONS, controls="")
 def composite_example(input_tensor: Operand) -> Local:
     """TT-NN's example of an op that is made of others: a copy."""
-    return Local(torch.clone, rules.keeping)
+    return Local(torch.clone)
 
 
 @checked_function

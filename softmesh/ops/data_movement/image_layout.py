@@ -22,7 +22,7 @@ from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.kinds import Kind
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import Layout
 
 Sides = tuple[int, int, int, int]  # top, bottom, left, right
@@ -243,7 +243,7 @@ def _check_matrices(op: str, operand: Operand) -> None:
         raise MeshError(f"{op}: input {list(operand.shape)} must be [1, N, rows, columns].")
 
 
-@operation("experimental.convert_to_chw", **_OPTIONS, controls="dtype")
+@operation("experimental.convert_to_chw", **_OPTIONS, controls="dtype", rule=rules.permuting)
 def convert_to_chw(input: Operand) -> Local:
     """[1, 1, H*W, C] -> [1, 1, C, H*W], row-major."""
     _check_matrices("experimental.convert_to_chw", input)

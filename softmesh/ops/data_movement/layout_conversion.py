@@ -29,6 +29,7 @@ from softmesh.hardware.memory_config import (
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.placement import rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.convert import to_storage
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 from softmesh.tensor.padding import host_layout, with_padding
@@ -66,8 +67,14 @@ def _row_major_dtype(operand: Operand) -> DataType:
     tuning="sub_core_grids",
     argument_aliases={"input_dtype": "dtype"},
 )
+@placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
 def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | None = None) -> Local:
-    """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
+    """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`.
+
+    >>> y = ttnn.typecast(split(8, 64, dim=1), ttnn.bfloat8_b)
+    >>> y.dtype.name, ttnn.placements(y)
+    ('BFLOAT8_B', (Replicate, Shard(1)))
+    """
     wanted = dtype if output_dtype is None else output_dtype
     if not isinstance(wanted, DataType):
         raise ArgumentError(f"typecast: dtype must be a ttnn dtype such as ttnn.bfloat16, got {wanted!r}")
@@ -125,6 +132,10 @@ def to_layout(
     """To TILE, with `pad_value` (0) in what it takes to whole tiles, or to ROW_MAJOR.
 
     Block floats become bfloat16 in ROW_MAJOR. On the host they stay as they are, and `dtype` is ignored.
+
+    >>> y = ttnn.to_layout(split(8, 64, dim=0), ttnn.ROW_MAJOR_LAYOUT)
+    >>> y.layout.name, ttnn.placements(y)
+    ('ROW_MAJOR', (Replicate, Shard(0)))
     """
     if not isinstance(layout, Layout):
         raise ArgumentError(f"to_layout: layout must be ttnn.TILE_LAYOUT or ttnn.ROW_MAJOR_LAYOUT, got {layout!r}")
@@ -137,7 +148,6 @@ def to_layout(
     padding = pad_value if layout is Layout.TILE and tensor.layout is not Layout.TILE else None
     return Local(
         _same,
-        rules.keeping,
         dtypes=(wanted or kept,),
         layouts=(layout,),
         keeps_memory=True,
@@ -160,7 +170,12 @@ _TILIZE_TUNING = "use_multicore use_low_perf sub_core_grids tile"
 
 @operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config dtype queue_id", tuning=_TILIZE_TUNING)
 def tilize(input_tensor: Operand) -> Local:
-    """Row-major to tiles; the last two dims must already be whole tiles."""
+    """Row-major to tiles; the last two dims must already be whole tiles.
+
+    >>> y = ttnn.tilize(ttnn.to_layout(split(32, 128, dim=1), ttnn.ROW_MAJOR_LAYOUT))
+    >>> y.layout.name, ttnn.placements(y)
+    ('TILE', (Replicate, Shard(1)))
+    """
     height, width = input_tensor.spec.tile.tile_shape
     shape = input_tensor.shape
     if len(shape) < 2 or shape[-1] % width or shape[-2] % height:
@@ -168,13 +183,13 @@ def tilize(input_tensor: Operand) -> Local:
             f"tilize: {list(shape)} is not made of whole {height}x{width} tiles: use ttnn.tilize_with_zero_padding "
             "or ttnn.to_layout."
         )
-    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+    return Local(_same, layouts=(Layout.TILE,))
 
 
 @operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config output_dtype", tuning="use_multicore sub_core_grids")
 def tilize_with_zero_padding(input_tensor: Operand) -> Local:
     """Row-major to tiles; what is missing to whole tiles is padding."""
-    return Local(_same, rules.keeping, layouts=(Layout.TILE,))
+    return Local(_same, layouts=(Layout.TILE,))
 
 
 @operation(
@@ -197,7 +212,6 @@ def tilize_with_val_padding(input_tensor: Operand, output_tensor_shape: Sequence
         )
     return Local(
         _same,
-        rules.keeping,
         layouts=(Layout.TILE,),
         pad_value=pad_value,
         padded_shape=tuple(wanted),
@@ -232,14 +246,25 @@ def _check_untilize(definition: Definition, call: BoundCall) -> None:
     check=_check_untilize,
 )
 def untilize(input_tensor: Operand) -> Local:
-    """Tiles to row-major."""
-    return Local(_same, rules.keeping, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
+    """Tiles to row-major.
+
+    >>> y = ttnn.untilize(split(8, 64, dim=1))
+    >>> y.layout.name, ttnn.placements(y)
+    ('ROW_MAJOR', (Replicate, Shard(1)))
+    """
+    return Local(_same, dtypes=(_row_major_dtype(input_tensor),), layouts=(Layout.ROW_MAJOR,))
 
 
 untilize_force_native = untilize_force_codegen = untilize  # TT-NN's two kernels for it
 
 
-@operation(kind=Kind.LAYOUT, **_OPTIONS, controls="memory_config queue_id", tuning="use_multicore sub_core_grids")
+@operation(
+    kind=Kind.LAYOUT,
+    rule=rules.resizing,
+    **_OPTIONS,
+    controls="memory_config queue_id",
+    tuning="use_multicore sub_core_grids",
+)
 def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[int]) -> Local:
     """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim; it may lie in the padding."""
     ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
@@ -263,12 +288,16 @@ def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[i
     kind=Kind.RELOCATION, gradient=gradients.passed_on, **_OPTIONS, controls="output_tensor", positional="output_tensor"
 )
 def to_memory_config(tensor: Operand, memory_config: MemoryConfig, dtype: DataType | None = None) -> Local:
-    """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay."""
+    """To another place on the chip: DRAM or L1, interleaved or sharded over cores. Values stay.
+
+    >>> y = ttnn.to_memory_config(split(8, 64, dim=0), ttnn.L1_MEMORY_CONFIG)
+    >>> y.memory_config().buffer_type.name, ttnn.placements(y)
+    ('L1', (Replicate, Shard(0)))
+    """
     if not isinstance(memory_config, MemoryConfig):
         raise ArgumentError(f"to_memory_config: memory_config must be a ttnn.MemoryConfig, got {memory_config!r}")
     return Local(
         _same,
-        rules.keeping,
         dtypes=(dtype or tensor.dtype,),
         memory_config=memory_config,
         keeps_memory=True,
@@ -302,7 +331,12 @@ def interleaved_to_sharded(
     *,
     sharded_memory_config: MemoryConfig | None = None,
 ) -> Local:
-    """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation."""
+    """Spread a tensor over cores: `(tensor, memory_config)` or grid, shard shape, scheme and orientation.
+
+    >>> y = ttnn.interleaved_to_sharded(split(32, 128, dim=1), one_core)
+    >>> y.is_sharded(), ttnn.placements(y)
+    (True, (Replicate, Shard(1)))
+    """
     config = grid if isinstance(grid, MemoryConfig) else sharded_memory_config
     if config is None:
         if grid is None or shard_shape is None or shard_scheme is None:
@@ -320,7 +354,7 @@ def interleaved_to_sharded(
             f"interleaved_to_sharded: shards of {config.nd_shard_spec} are no rows and columns of "
             f"{list(input_tensor.shape)} taken as a matrix: use ttnn.to_memory_config for shards in n dims."
         )
-    return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
+    return Local(_same, memory_config=config, **in_place_of(input_tensor))
 
 
 _LONGEST_SIDE = 1 << 10  # of a grid of cores, of any chip there may be
@@ -345,9 +379,15 @@ def all_cores(op: str, extent: CoreCoord | Sequence[int]) -> CoreRangeSet:
     positional="output_dtype",
 )
 def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | None = None) -> Local:
-    """Back from cores to interleaved pages."""
+    """Back from cores to interleaved pages.
+
+    >>> x = ttnn.to_memory_config(split(32, 128, dim=1), one_core)
+    >>> y = ttnn.sharded_to_interleaved(x, ttnn.L1_MEMORY_CONFIG)
+    >>> y.is_sharded(), ttnn.placements(y)
+    (False, (Replicate, Shard(1)))
+    """
     config = memory_config or DRAM_MEMORY_CONFIG
-    return Local(_same, rules.keeping, memory_config=config, **in_place_of(input_tensor))
+    return Local(_same, memory_config=config, **in_place_of(input_tensor))
 
 
 @operation(
@@ -359,8 +399,13 @@ def sharded_to_interleaved(input_tensor: Operand, memory_config: MemoryConfig | 
     tuning="compute_kernel_config",
 )
 def clone(input: Operand) -> Local:
-    """A copy with memory of its own."""
-    return Local(torch.clone, rules.keeping, exact=_same, **in_place_of(input))
+    """A copy with memory of its own.
+
+    >>> y = ttnn.clone(split(8, 64, dim=1), dtype=ttnn.float32)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
+    return Local(torch.clone, exact=_same, **in_place_of(input))
 
 
 @operation(
@@ -373,11 +418,18 @@ def clone(input: Operand) -> Local:
 )
 def assign(input_tensor: Operand) -> Local:
     """The same values elsewhere; `(a, b)` overwrites b with a."""
-    return Local(_same, rules.keeping, exact=_same, **in_place_of(input_tensor))
+    return Local(_same, exact=_same, **in_place_of(input_tensor))
 
 
+@placed("The second operand is placed as the first.")
 def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
-    """Overwrite `input_b` with `input_a`, in place, and return it."""
+    """Overwrite `input_b` with `input_a`, in place, and return it.
+
+    >>> x = ttnn.clone(split(8, 64, dim=1))
+    >>> y = ttnn.copy(split(8, 64, dim=1), x)
+    >>> x.shape, ttnn.placements(x)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
     checked("copy", "input_b", input_b, Tensor, "a ttnn.Tensor to be written")
     return cast(Tensor, assign(input_a, input_b))
 

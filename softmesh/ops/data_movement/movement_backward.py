@@ -71,7 +71,7 @@ def concat_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Ope
     return Local(lambda grad, *_: [part.clone() for part in grad.split(sizes, at)], rule)
 
 
-@operation(**_OPTIONS, controls="memory_config")
+@operation(**_OPTIONS, controls="memory_config", rule=rules.opaque)
 def repeat_bw(grad_tensor: Operand, input_tensor: Operand, shape: Sequence[int]) -> Local:
     """[the gradient of what was repeated `shape` times: the sum over the copies]."""
     times = [int(n) for n in shape]
@@ -84,11 +84,16 @@ def repeat_bw(grad_tensor: Operand, input_tensor: Operand, shape: Sequence[int])
     def repeated(x: torch.Tensor) -> torch.Tensor:
         return x.repeat(times)
 
-    return Local(gradients_on_each_device(repeated, grad_tensor, input_tensor), rules.opaque)
+    return Local(gradients_on_each_device(repeated, grad_tensor, input_tensor))
 
 
 @operation(
-    kind=Kind.MOVEMENT, cost=flops_per_element(4), floats_only=True, results="list[Tensor]", controls="memory_config"
+    kind=Kind.MOVEMENT,
+    rule=rules.opaque,
+    cost=flops_per_element(4),
+    floats_only=True,
+    results="list[Tensor]",
+    controls="memory_config",
 )
 def prod_bw(grad_tensor: Operand, input_tensor: Operand, *, dim: int | None = None) -> Local:
     """[the gradient of what was multiplied along `dim`, or altogether]."""
@@ -103,4 +108,4 @@ def prod_bw(grad_tensor: Operand, input_tensor: Operand, *, dim: int | None = No
     def product(x: torch.Tensor) -> torch.Tensor:
         return x.prod() if along is None else x.prod(along)
 
-    return Local(gradients_on_each_device(product, grad_tensor, input_tensor), rules.opaque)
+    return Local(gradients_on_each_device(product, grad_tensor, input_tensor))

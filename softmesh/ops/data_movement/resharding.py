@@ -29,7 +29,7 @@ from softmesh.hardware.memory_config import (
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.tensor import Tensor
@@ -40,10 +40,11 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 @operation("move", kind=Kind.COPY, **_OPTIONS, controls="memory_config")
 def _move(input_tensor: Operand) -> Local:
     """The same values in new memory."""
-    return Local(torch.clone, rules.keeping, **in_place_of(input_tensor))
+    return Local(torch.clone, **in_place_of(input_tensor))
 
 
 @checked_function
+@placed("As the operand.")
 def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The values in new memory, so that a gap closes; the tensor that held them is freed."""
     if not input_tensor.is_allocated() or input_tensor.storage.device is None:
@@ -58,21 +59,33 @@ def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> 
 
 
 @checked_function
+@placed("As the operand.")
 def reallocate(tensor: Tensor, memory_config: MemoryConfig | None = None) -> Tensor:
-    """As `move`: the values in new memory, the tensor that held them freed."""
+    """As `move`: the values in new memory, the tensor that held them freed.
+
+    >>> y = ttnn.reallocate(ttnn.clone(split(8, 64, dim=1)))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
     return move(tensor, memory_config=memory_config)
 
 
 @operation(kind=Kind.RELOCATION, **_OPTIONS, controls="output_tensor", positional="output_tensor")
 def reshard(input_tensor: Operand, output_memory_config: MemoryConfig) -> Local:
-    """From one way of lying on cores to another."""
+    """From one way of lying on cores to another.
+
+    >>> x = ttnn.to_memory_config(split(64, 128, dim=1), one_core)
+    >>> y = ttnn.reshard(x, two_cores)
+    >>> y.is_sharded(), ttnn.placements(y)
+    (True, (Replicate, Shard(1)))
+    """
     if not output_memory_config.is_sharded():
         raise MeshError(
             f"reshard: output_memory_config is not sharded: {output_memory_config}. Use ttnn.sharded_to_interleaved."
         )
     if not input_tensor.spec.memory_config.is_sharded():
         raise MeshError("reshard: input_tensor is not sharded: use ttnn.interleaved_to_sharded.")
-    return Local(lambda x: x, rules.keeping, memory_config=output_memory_config, **in_place_of(input_tensor))
+    return Local(lambda x: x, memory_config=output_memory_config, **in_place_of(input_tensor))
 
 
 def _slice_rows(op: str, operand: Operand, num_slices: int, slice_index: int) -> int:
@@ -178,15 +191,24 @@ class _FillPadding(Operation):
         return super().invoke(args, kwargs, call)
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config", operation_class=_FillPadding)
+@operation(kind=Kind.MOVEMENT, rule=rules.keeping, **_OPTIONS, controls="memory_config", operation_class=_FillPadding)
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
     """The same values, and `fill_value` between them and the ends of their tiles.
 
     Ops that would read the padding on a chip (reductions over whole tiles) see the logical values alone.
+
+    >>> y = ttnn.fill_implicit_tile_padding(split(8, 128, dim=1), 0.0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 32]), (Replicate, Shard(1)))
     """
     if input_tensor.layout is not Layout.TILE:
         raise MeshError("fill_implicit_tile_padding: the input must be in TILE layout: ttnn.to_layout makes it so.")
-    return Local(torch.clone, rules.keeping, pad_value=fill_value)
+    return Local(torch.clone, pad_value=fill_value)
+
+
+def _typecast(operand: Operand, dtype: DataType) -> Local:
+    cuts_fractions = operand.is_float and not facts(dtype).is_float
+    return Local(lambda x: x, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(dtype,))
 
 
 @operation(
@@ -196,15 +218,10 @@ def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Loca
     controls="memory_config optional_output_tensor",
     positional="memory_config optional_output_tensor",
 )
+@placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
 def experimental_typecast(input_tensor: Operand, dtype: DataType) -> Local:
     """To another dtype."""
     return _typecast(input_tensor, dtype)
-
-
-@placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
-def _typecast(operand: Operand, dtype: DataType) -> Local:
-    cuts_fractions = operand.is_float and not facts(dtype).is_float
-    return Local(lambda x: x, rules.elementwise if cuts_fractions else rules.keeping, dtypes=(dtype,))
 
 
 def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -228,6 +245,7 @@ def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, 
     rearrange=_from_and_to,
     forms=("input_tensor input_dtype output_dtype memory_config? optional_output_tensor? sub_core_grids?",),
 )
+@placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
 def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
     if input_dtype not in (None, input_tensor.dtype):
@@ -248,7 +266,13 @@ _BITS = {
 }
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config output_tensor", tuning="sub_core_grids")
+@operation(
+    kind=Kind.MOVEMENT,
+    rule=rules.elementwise,
+    **_OPTIONS,
+    controls="memory_config output_tensor",
+    tuning="sub_core_grids",
+)
 def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
     """The same bits, read as another dtype of the same size."""
     source = input_tensor.dtype
@@ -258,7 +282,7 @@ def bitcast(input_tensor: Operand, dtype: DataType) -> Local:
     def compute(x: torch.Tensor) -> torch.Tensor:
         return round_to(x.to(_BITS[source]).view(_BITS[dtype]).to(_WIDE.get(dtype, _BITS[dtype])), dtype)
 
-    return Local(compute, rules.elementwise, dtypes=(dtype,))
+    return Local(compute, dtypes=(dtype,))
 
 
 _WIDE = {DataType.UINT32: torch.int64, DataType.UINT16: torch.int32}
@@ -292,6 +316,7 @@ def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
 @operation(
     "experimental.broadcast_to",
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     part_work=part_work.REPEATS,
     **_OPTIONS,
     controls="memory_config output",

@@ -14,7 +14,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.kinds import Kind
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
 _OPTIONS: dict[str, Any] = {"kind": Kind.LOOKUP, "cost": moves_bytes, "controls": "memory_config"}
@@ -79,7 +79,7 @@ def _scattered(op: str, operand: Operand, dim: int, index: Operand, source: Oper
     return Local(compute, _alike(d))
 
 
-@operation(**_OPTIONS, tuning="sub_core_grids")
+@operation(**_OPTIONS, tuning="sub_core_grids", rule=_alike)
 def scatter(input: Operand, dim: int, index: Operand, src: Operand, *, reduce: str | None = None) -> Local:
     """A copy of input with src[i] written at index[i] along `dim`, or combined with what is there.
 
@@ -91,7 +91,7 @@ def scatter(input: Operand, dim: int, index: Operand, src: Operand, *, reduce: s
     return _scattered("scatter", input, dim, index, src, None if reduce is None else _REDUCTIONS[reduce])
 
 
-@operation(**_OPTIONS, tuning="sub_core_grids")
+@operation(**_OPTIONS, tuning="sub_core_grids", rule=_alike)
 def scatter_add(input: Operand, dim: int, index: Operand, src: Operand) -> Local:
     """A copy of input with src[i] added at index[i] along `dim`."""
     return _scattered("scatter_add", input, dim, index, src, "sum")
@@ -111,7 +111,7 @@ _BATCH_AND_CHANNELS: dict[int, Sequence[tuple[int, int | None]]] = {
 }
 
 
-@operation(**_OPTIONS, precision="data")
+@operation(**_OPTIONS, precision="data", rule=rules.along)
 def tosa_gather(input: Operand, index: Operand) -> Local:
     """[N, K, C] by [N, W]: [N, W, C], the rows that the index names."""
     _check_tosa("tosa_gather", input, index)
@@ -124,7 +124,7 @@ def tosa_gather(input: Operand, index: Operand) -> Local:
     return Local(compute, rules.along(_BATCH_AND_CHANNELS), dtypes=(input.dtype,))
 
 
-@operation(**_OPTIONS)
+@operation(**_OPTIONS, rule=rules.along)
 def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
     """[N, K, C] with the rows that [N, W] names replaced by those of [N, W, C]."""
     _check_tosa("tosa_scatter", input, index)

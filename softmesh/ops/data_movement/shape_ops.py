@@ -23,7 +23,7 @@ from softmesh.hardware.shape import Shape
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.padding import with_padding
@@ -95,6 +95,10 @@ def _register_reshape(op: str, controls: str) -> Operation:
         """The same elements, row-major, under another shape; one extent may be -1.
 
         With `padded_shape`, TT-NN's second form, another part of the padded tensor may be taken for its values.
+
+        >>> y = ttnn.reshape(split(8, 64, dim=0), (1, 1, 2, 64))
+        >>> y.shape, ttnn.placements(y)
+        (Shape([1, 1, 2, 64]), (Replicate, Shard(2)))
         """
         return _seen_as(op, input_tensor, shape, padded_shape)
 
@@ -197,8 +201,13 @@ def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> 
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
 
 
-@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, rule=rules.permuting, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
+    """
+    >>> y = ttnn.unsqueeze(split(8, 64, dim=1), 0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 8, 16]), (Replicate, Shard(2)))
+    """
     rank = input_tensor.rank
     if not -rank - 1 <= dim <= rank:
         raise MeshError(f"Dimension out of range (expected to be in range of [{-rank - 1},{rank}], but got {dim})")
@@ -216,8 +225,13 @@ def _after_insert(rank: int, at: int) -> list[int]:
     return order
 
 
-@operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
+@operation(kind=Kind.RESHAPE, rule=rules.permuting, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def unsqueeze_to_4D(tensor: Operand) -> Local:
+    """
+    >>> y = ttnn.unsqueeze_to_4D(split(8, 64, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 1, 8, 16]), (Replicate, Shard(3)))
+    """
     if tensor.rank > 4:
         raise MeshError(f"unsqueeze_to_4D: tensor of shape {list(tensor.shape)} already has more than 4 dims.")
     missing = 4 - tensor.rank
@@ -227,7 +241,12 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
 
 @operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
 def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Local:
-    """Drop dims of extent 1: one, several, or (None) all."""
+    """Drop dims of extent 1: one, several, or (None) all.
+
+    >>> y = ttnn.squeeze(split(1, 8, 64, dim=2), 0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
     if not input_tensor.rank:  # of which 0 and -1 are dims to be dropped
         for at in [] if dim is None else listed(dim):
             if at not in (0, -1):
@@ -254,6 +273,7 @@ def _handed_on(operand: Operand) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.permuting,
     gradient=gradients.of_permute,
     native="PermuteDeviceOperation",
     **_OPTIONS,
@@ -261,6 +281,11 @@ def _handed_on(operand: Operand) -> Local:
     tuning="pad_value",
 )
 def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
+    """
+    >>> y = ttnn.permute(split(2, 8, 64, dim=2), (0, 2, 1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([2, 16, 8]), (Replicate, Shard(1)))
+    """
     order = input_tensor.dims(list(dims), "dims")
     if len(order) != input_tensor.rank:
         raise MeshError(
@@ -280,6 +305,7 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.permuting,
     gradient=gradients.of_transpose,
     native="PermuteDeviceOperation",
     **_OPTIONS,
@@ -287,6 +313,11 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     tuning="pad_value",
 )
 def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
+    """
+    >>> y = ttnn.transpose(split(8, 64, dim=1), 0, 1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([16, 8]), (Replicate, Shard(0)))
+    """
     a, b = input_tensor.dim(dim1, "dim1"), input_tensor.dim(dim2, "dim2")
     if a == b:
         return _handed_on(input_tensor)
@@ -296,7 +327,9 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     return Local(lambda x: x.transpose(a - rank, b - rank), rules.permuting(order))
 
 
-@operation(kind=Kind.MOVEMENT, part_work=part_work.CUTS_PLACES, **_OPTIONS, controls="", cuts_columns=True)
+@operation(
+    kind=Kind.MOVEMENT, rule=rules.resizing, part_work=part_work.CUTS_PLACES, **_OPTIONS, controls="", cuts_columns=True
+)
 def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -327,6 +360,7 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     gradient=gradients.of_concat,
     part_work=part_work.JOINS,
     **_OPTIONS,
@@ -338,6 +372,10 @@ def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 
     """Join several tensors along `dim`, on each device.
 
     With `groups`, each of two is cut into so many runs along the last dim, and these take turns: a0 b0 a1 b1.
+
+    >>> y = ttnn.concat([split(8, 64, dim=1), split(8, 64, dim=1)], dim=0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([16, 16]), (Replicate, Shard(1)))
     """
     parts = [tensors] if isinstance(tensors, Operand) else list(tensors)
     first = parts[0]
@@ -380,7 +418,13 @@ def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
 
 
 @operation(kind=Kind.MOVEMENT, part_work=part_work.JOINS, **_OPTIONS, controls="")
+@placed("Split as the operands are, where they are split alike; otherwise Local.")
 def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
+    """
+    >>> y = ttnn.stack([split(8, 64, dim=1), split(8, 64, dim=1)], dim=0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([2, 8, 16]), (Replicate, Shard(2)))
+    """
     parts = [input_tensors] if isinstance(input_tensors, Operand) else list(input_tensors)
     first = parts[0]
     for part in parts[1:]:
@@ -404,6 +448,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     part_work=part_work.CUTS_PIECES,
     **_OPTIONS,
     controls="memory_config",
@@ -437,6 +482,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     part_work=part_work.CUTS_PIECES,
     **_OPTIONS,
     controls="",
@@ -455,12 +501,18 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     part_work=part_work.REPEATS,
     **_OPTIONS,
     controls="memory_config optional_output_tensor",
     tuning="implementation",
 )
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
+    """
+    >>> y = ttnn.repeat(split(8, 64, dim=1), (2, 1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([16, 16]), (Replicate, Shard(1)))
+    """
     counts = [int(n) for n in repeat_dims]
     rank = input_tensor.rank
     if len(counts) < rank or any(n < 0 for n in counts):
@@ -480,14 +532,14 @@ def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     return Local(compute, rules.resizing([i - added for i, n in enumerate(counts) if n != 1], shift=added))
 
 
-@operation(kind=Kind.MOVEMENT, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, rule=rules.repeating_each, **_OPTIONS, controls="memory_config")
 def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
     d = input_tensor.dim(dim)
     at = d - input_tensor.rank
     return Local(lambda x: x.repeat_interleave(repeats, at), rules.repeating_each([d]))
 
 
-@operation(kind=Kind.MOVEMENT, part_work=part_work.REPEATS, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, rule=rules.resizing, part_work=part_work.REPEATS, **_OPTIONS, controls="memory_config")
 def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`; -1 keeps an extent."""
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
@@ -512,7 +564,7 @@ def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
 _ROLLS = PartWork("moves what leaves its own part to the other end of it, and not to its neighbour")
 
 
-@operation(kind=Kind.MOVEMENT, part_work=_ROLLS, **_OPTIONS, controls="memory_config")
+@operation(kind=Kind.MOVEMENT, rule=rules.resizing, part_work=_ROLLS, **_OPTIONS, controls="memory_config")
 def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence[int] | None = None) -> Local:
     """Rotate along dims; without `dim`, the flattened tensor."""
     rank = input_tensor.rank

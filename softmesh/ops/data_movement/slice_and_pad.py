@@ -21,6 +21,7 @@ from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import Layout
 from softmesh.tensor.result_shards import cut_anew
@@ -137,6 +138,7 @@ _slice_by_device = Operation(
 @operation(
     "slice",
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     gradient=gradients.of_slice,
     part_work=part_work.CUTS_PLACES,
     **_OPTIONS,
@@ -161,6 +163,10 @@ def slice_(
 
     Bounds may be tensors of one dim. With `slice_dim` and `num_devices` each device cuts the part of that dim that
     starts where its own bounds say.
+
+    >>> y = ttnn.slice(split(8, 64, dim=1), (0, 0), (4, 16))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([4, 16]), (Replicate, Shard(1)))
     """
     if slice_dim is not None or num_devices is not None:
         raise refused("slice", "slice_dim and num_devices go with bounds that are tensors")
@@ -249,6 +255,7 @@ def slice_write(
 @operation(
     "experimental.padded_slice",
     kind=Kind.MOVEMENT,
+    rule=rules.resizing,
     part_work=part_work.CUTS_PLACES,
     cost=moves_bytes,
     precision="data",
@@ -306,13 +313,19 @@ def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
     rearrange=_both_forms,
     forms=("input_tensor output_padded_shape:padding input_tensor_start:padding value:fill?",),
 )
+@placed("Splits of dims that it leaves alone stay; split along a padded dim, it is Local.")
 def pad(
     input_tensor: Operand,
     padding: Sequence[Sequence[int]] | Sequence[int],
     value: float | Sequence[int] = 0.0,
     fill: float | None = None,
 ) -> Local:
-    """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form."""
+    """`padding` is (before, after) for each dim; or: output shape, start and value as TT-NN's other form.
+
+    >>> y = ttnn.pad(split(8, 64, dim=1), ((0, 24), (0, 0)), 0.0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([32, 16]), (Replicate, Shard(1)))
+    """
     filler = (fill or 0.0) if isinstance(value, Sequence) else value
     pairs = _pad_widths(input_tensor.shape, padding, value if isinstance(value, Sequence) else None)
     if input_tensor.layout is Layout.TILE and not input_tensor.on_host and any(before for before, _ in pairs):

@@ -17,7 +17,7 @@ from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, rotate90
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import TILE_SIZE
 
 Activation = str | UnaryOpType | UnaryWithParam | Sequence[UnaryOpType | float]
@@ -102,7 +102,7 @@ def unary_chain(input_tensor: Operand, ops_chain: Sequence[Activation]) -> Local
     chain = activations(ops_chain, "unary_chain")
     if chain is None:
         raise ArgumentError("unary_chain: ops_chain is empty: give one ttnn.UnaryWithParam at least.")
-    return Local(chain, rules.elementwise)
+    return Local(chain)
 
 
 # -- gated linear units: the first half of a dim times a function of the second half ----------------
@@ -131,7 +131,7 @@ def situ_glu(gate: Operand, up: Operand, beta1: float, beta2: float) -> Local:
     def compute(g: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
         return beta1 * torch.tanh(g / beta1) * torch.sigmoid(g) * beta2 * torch.tanh(u / beta2)
 
-    return Local(compute, rules.elementwise, broadcast_rank=max(gate.rank, up.rank))
+    return Local(compute, broadcast_rank=max(gate.rank, up.rank))
 
 
 @placed("Split as the operand is; split along the halved dim, Local.")
@@ -168,6 +168,7 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     operation(
         name,
         kind=Kind.ELEMENTWISE,
+        rule=_gated,
         part_work=part_work.CUTS_PIECES,
         cost=flops_per_element(9),
         controls="memory_config",
@@ -182,6 +183,7 @@ for _name, _gate in GATES.items():
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    rule=_gated,
     part_work=part_work.CUTS_PIECES,
     cost=flops_per_element(13),
     controls="memory_config",

@@ -28,6 +28,7 @@ from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.result_shards import over_most_cores
 from softmesh.tensor.tensor import Tensor
@@ -189,6 +190,13 @@ def binary_local(
     return Local(compute, rule, dtypes=dtypes, broadcast_rank=rank)
 
 
+_EXAMPLE = """
+>>> y = ttnn.{}(split(8, 64, dim=1), whole(8, 1))
+>>> y.shape, ttnn.placements(y)
+(Shape([8, 16]), (Replicate, Shard(1)))
+"""
+
+
 def _register(name: str, entry: Binary) -> None:
     def define(
         input_tensor_a: Value,
@@ -212,10 +220,13 @@ def _register(name: str, entry: Binary) -> None:
         return binary_local(name, entry, input_tensor_a, input_tensor_b)
 
     chosen = plain if entry.is_plain else define
-    chosen.__doc__ = f"{name}, element by element, with broadcasting."
+    chosen.__doc__ = (
+        f"{name}, element by element, with broadcasting.\n\n{'' if entry.integer else _EXAMPLE.format(name)}"
+    )
     operation(
         name,
         kind=entry.kind,
+        rule=entry.rule,
         native="BinaryNgDeviceOperation",
         gradient=entry.gradient,
         torch=name if entry.mirrored and hasattr(torch, name) else "",
@@ -271,6 +282,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
 
 @operation(
     kind=Kind.ELEMENTWISE,
+    rule=rules.dividing,
     mirrored="rdiv",
     gradient=gradients.of_quotient,
     native="BinaryNgDeviceOperation",
@@ -294,6 +306,10 @@ def div(
     """a / b; `rounding_mode` "trunc" or "floor" rounds the quotient.
 
     Of whole numbers it is float32, and whole numbers where it is rounded.
+
+    >>> y = ttnn.div(split(8, 64, dim=1), 2.0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
     """
     check_rounding("div", rounding_mode)
     rule = rules.dividing if rounding_mode is None else rules.elementwise
@@ -338,6 +354,11 @@ def power(
     input_tensor_a_activations: Sequence[Activation] = (),
     input_tensor_b_activations: Sequence[Activation] = (),
 ) -> Local:
+    """
+    >>> y = ttnn.pow(split(8, 64, dim=1), 2)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
     before = input_tensor_a_activations, input_tensor_b_activations
     return binary_local("pow", Binary(torch.pow), input_tensor, exponent, *before, activations)
 
@@ -359,7 +380,12 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
     undefined=selected,
 )
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
-    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor."""
+    """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor.
+
+    >>> y = ttnn.where(split(8, 64, dim=1), 1.0, split(8, 64, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
     rank = broadcast_rank("where", predicate, true_value, false_value)
     values = (true_value, false_value)
     chosen = [value.dtype for value in values if isinstance(value, Operand)]
@@ -367,7 +393,7 @@ def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
         chosen = [DataType.FLOAT32]
     place = place_of_three("where", predicate, true_value, false_value)
     dtypes = tuple(chosen[:1]) or None
-    return Local(_where, rules.elementwise, dtypes=dtypes, memory_config=place, broadcast_rank=rank)
+    return Local(_where, dtypes=dtypes, memory_config=place, broadcast_rank=rank)
 
 
 def _where(predicate: torch.Tensor, a: Any, b: Any) -> torch.Tensor:
@@ -410,14 +436,14 @@ def bias_gelu(
     return binary_local("bias_gelu", Binary(gelu_of_sum), input_tensor_a, input_tensor_b, *before, activations)
 
 
-@operation(**_INTO)
+@operation(**_INTO, rule=rules.additive)
 def addalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
     """a + alpha * b."""
     entry = Binary(lambda a, b: a + alpha * b, rules.additive)
     return binary_local("addalpha", entry, input_tensor_a, input_tensor_b)
 
 
-@operation(**_INTO)
+@operation(**_INTO, rule=rules.additive)
 def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
     """a - alpha * b."""
     entry = Binary(lambda a, b: a - alpha * b, rules.additive)
@@ -447,7 +473,14 @@ def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
 
 
-@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(3), floats_only=True, argument_aliases=_OR_VALUE)
+@operation(
+    kind=Kind.ELEMENTWISE,
+    rule=rules.dividing,
+    **_PLAIN,
+    cost=flops_per_element(3),
+    floats_only=True,
+    argument_aliases=_OR_VALUE,
+)
 def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, and 0 where b is 0."""
 
@@ -465,7 +498,7 @@ def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     return binary_local("floor_div", entry, input_tensor_a, input_tensor_b)
 
 
-@operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(2))
+@operation(kind=Kind.ELEMENTWISE, rule=rules.multiplicative, **_PLAIN, cost=flops_per_element(2))
 def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """[..., n, m]: every value of a's last dim times every one of b's; the dims before them broadcast."""
     a, b = input_tensor_a, input_tensor_b
@@ -502,7 +535,7 @@ def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
         return _prelu_of_channels(input_tensor_a, weight)
     if isinstance(weight, Sequence) and len(weight) != 1:
         raise MeshError(f"prelu: a list of weights must hold one number, got {list(weight)}: give a tensor of them.")
-    return Local(lambda x, w: torch.where(x > 0, x, w * x), rules.elementwise)
+    return Local(lambda x, w: torch.where(x > 0, x, w * x))
 
 
 def _prelu_of_channels(x: Operand, weight: Operand) -> Local:
@@ -539,6 +572,7 @@ _ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
 
 
 @operation(kind=Kind.ELEMENTWISE, controls="memory_config output_tensor")
+@placed("Split as the operands are, where their splits line up; a partial sum as in add, subtract and multiply.")
 def bcast(input_a: Operand, input_b: Operand, math_op: BcastOpMath, dim: BcastOpDim) -> Local:
     """a + b, a - b or a * b; b has one row (H), one column (W) or one value (HW) for each matrix of a."""
     wrong = [d for d in _ONE_ALONG[dim] if input_b.rank < -d or input_b.shape[d] != 1]

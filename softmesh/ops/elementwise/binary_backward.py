@@ -15,6 +15,7 @@ from softmesh.ops.elementwise.binary import BINARY, check_rounding
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.ops.elementwise.unary_backward import backward, derived, linear_in_gradient
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 
 _OF_BOTH = ("input_grad", "other_grad")
 _BY_LETTER = ("input_a_grad", "input_b_grad")
@@ -140,7 +141,7 @@ def _register_clamp(name: str) -> None:
         min: Value | None = None,
         max: Value | None = None,
     ) -> Local:
-        local = derived(f"{name}_bw", torch.clamp, grad_tensor, input_tensor, min, max)
+        derived(f"{name}_bw", torch.clamp, grad_tensor, input_tensor, min, max)
 
         def compute(grad: torch.Tensor, x: torch.Tensor, low: Any, high: Any) -> list[torch.Tensor]:
             inside = torch.ones_like(x, dtype=torch.bool)
@@ -148,7 +149,7 @@ def _register_clamp(name: str) -> None:
             inside = inside if high is None else inside & (x <= high)
             return [torch.where(inside, grad, 0.0)]
 
-        return Local(compute, local.rule)
+        return Local(compute)
 
     define.__doc__ = "[the gradient where the input lies within the bounds, 0 elsewhere]."
     backward(name, steps=3)(define)
@@ -165,8 +166,8 @@ def where_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Oper
     def compute(grad: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> list[torch.Tensor]:
         return [torch.where(a != 0, grad, 0.0), torch.where(a != 0, 0.0, grad)]
 
-    checked = derived("where_bw", torch.where, grad_tensor, input_tensor_a, input_tensor_b, input_tensor_c)
-    return Local(compute, checked.rule)
+    derived("where_bw", torch.where, grad_tensor, input_tensor_a, input_tensor_b, input_tensor_c)
+    return Local(compute)
 
 
 @backward("lerp", spellings={"scalar": "input_tensor_c"}, steps=4)
@@ -198,6 +199,7 @@ _register_third("addcdiv", 6, "a + alpha * b / c", lambda a, b, c, alpha: a + al
 
 
 @backward("fill", into=("input_grad",), steps=1)
+@placed("Local where the operands are split: each device has a sum of its own.")
 def fill_bw(grad_tensor: Operand, input_tensor: Operand) -> Local:
     """[the sum of the gradient on each device, everywhere]."""
     dims = [d - grad_tensor.rank for d in range(grad_tensor.rank)]

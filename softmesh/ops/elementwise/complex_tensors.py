@@ -16,7 +16,6 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
-from softmesh.placement import rules
 from softmesh.tensor.tensor import Tensor
 
 Parts = tuple[torch.Tensor, ...]
@@ -58,7 +57,7 @@ def _op(name: str, function: Callable[..., Any], count: int) -> Operation:
 def _definition(name: str, function: Callable[..., Any], count: int) -> Callable[..., Local]:
     def local(*parts: Operand) -> Local:
         rank = len(check_broadcast(name, [(part.name, part.shape) for part in parts]))
-        return Local(function, rules.elementwise, broadcast_rank=rank)
+        return Local(function, broadcast_rank=rank)
 
     def of_one(a: Operand) -> Local:
         return local(a)

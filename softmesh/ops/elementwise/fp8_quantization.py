@@ -13,6 +13,7 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import concat_on_mesh
 from softmesh.tensor.dtype import DataType, Layout
 
@@ -66,6 +67,7 @@ def _by_groups(at: rules.Situation) -> rules.Placement:
     controls="memory_config output_dtype",
     positional="output_dtype memory_config narrow_scales_to_bf16",
 )
+@placed("Split as the operands are, where they are split alike; otherwise Local.")
 def per_token_cast_back(
     input_e4m3: Operand,
     input_scale: Operand | None = None,
@@ -106,6 +108,7 @@ def per_token_cast_back(
 
 
 @operation(_PACK, kind=Kind.ELEMENTWISE, cost=moves_bytes, precision="data", controls="memory_config")
+@placed("Split by rows where the operands are; split along their last dim, Local.")
 def pack_scaled_fp8_kv_cache(latent: Operand, scales: Operand, rope: Operand) -> Local:
     """Rows of 656 bytes: 512 fp8 values, their 4 float32 scales, 64 bfloat16 values; as uint8, [..., 656].
 

@@ -136,7 +136,7 @@ def _register(name: str, entry: Binary) -> None:
     written = "input_tensor_a" if is_by_tensor else "input_a"
     cost = flops_per_element(entry.steps)
     names: dict[str, Any] = {"same_as": name, "native": "BinaryNgDeviceOperation", "aliases": _ALIASES.get(name, ())}
-    operation(op, kind=entry.kind, cost=cost, updates=written, **names, **_OPTIONS)(define)
+    operation(op, kind=entry.kind, rule=entry.rule, cost=cost, updates=written, **names, **_OPTIONS)(define)
 
 
 for _name, _entry in IN_PLACE.items():
@@ -153,4 +153,4 @@ for _name, _entry in IN_PLACE.items():
 )
 def logical_not(input_tensor: Operand) -> Local:
     """1 where it was 0, else 0."""
-    return overwriting(Local(torch.logical_not, rules.elementwise), input_tensor)
+    return overwriting(Local(torch.logical_not), input_tensor)

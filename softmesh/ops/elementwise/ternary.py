@@ -23,7 +23,7 @@ from softmesh.ops.elementwise.binary import broadcast_rank, place_of_three
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout, facts
 
 _THREE: dict[str, Any] = {
@@ -85,7 +85,7 @@ def _total(at: rules.Situation, addend: int, factors: tuple[int, ...]) -> rules.
         raise rules.UsesPartial(addend if use.index == 0 else factors[0]) from None
 
 
-@operation(**_THREE)
+@operation(**_THREE, rule=_sum_with)
 def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
     """a + value * b * c; of whole numbers exact, and wrapped as they are."""
     if not any(operand.is_float for operand in (input_a, input_b, input_c)):
@@ -94,7 +94,7 @@ def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: floa
     return _local("addcmul", lambda a, b, c: a + value * b * c, rule, input_a, input_b, input_c)
 
 
-@operation(**_THREE, floats_only=True)
+@operation(**_THREE, floats_only=True, rule=_sum_with)
 def addcdiv(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
     """a + value * b / c."""
     rule = _sum_with(0, rules.dividing, 1, 2)
@@ -122,6 +122,7 @@ _TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
         "input_tensor_a value:input_tensor_b input_tensor_c",
         "input_tensor_a input_tensor_b value:input_tensor_c",
     ),
+    rule=_sum_with,
 )
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
@@ -169,7 +170,7 @@ def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     def compute(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return x + torch.sin(a * x).square() / (b + _TINY)
 
-    return Local(compute, rules.elementwise, broadcast_rank=rank)
+    return Local(compute, broadcast_rank=rank)
 
 
 @operation(

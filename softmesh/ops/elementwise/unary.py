@@ -40,6 +40,11 @@ class Unary(NamedTuple):
     integers: bool = False  # makes sense of whole numbers too
     kind: Kind = Kind.ELEMENTWISE
     gradient: gradients.Rule | None = gradients.by_its_backward
+    example: str = """
+>>> y = ttnn.{}(split(8, 64, dim=1))
+>>> y.shape, ttnn.placements(y)
+(Shape([8, 16]), (Replicate, Shard(1)))
+"""
 
 
 def _float(function: TorchFunction) -> TorchFunction:
@@ -68,7 +73,7 @@ UNARY: dict[str, Unary] = {
     "asinh": Unary(torch.asinh, 8),
     "atan": Unary(torch.atan, 8),
     "atanh": Unary(torch.atanh, 8),
-    "bitwise_not": Unary(torch.bitwise_not, integers=True),
+    "bitwise_not": Unary(torch.bitwise_not, integers=True, example=""),
     "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
     "ceil": Unary(torch.ceil, integers=True),
     "cos": Unary(torch.cos, 16),
@@ -132,12 +137,13 @@ UNARY: dict[str, Unary] = {
 
 def _register(name: str, entry: Unary) -> Operation:
     def define(input_tensor: Operand) -> Local:
-        return Local(entry.function, entry.rule)
+        return Local(entry.function)
 
-    define.__doc__ = f"{name}, element by element."
+    define.__doc__ = f"{name}, element by element.\n{entry.example.format(name)}"
     return operation(
         name,
         kind=entry.kind,
+        rule=entry.rule,
         native="UnaryDeviceOperation",
         gradient=entry.gradient,
         torch=name if hasattr(torch, name) or hasattr(F, name) else "",
@@ -182,8 +188,13 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     program_key=elementwise_program,
 )
 def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
-    """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here."""
-    return Local(gelu_function(variant), rules.elementwise)
+    """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here.
+
+    >>> y = ttnn.gelu(split(8, 64, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
+    return Local(gelu_function(variant))
 
 
 @operation(
@@ -199,8 +210,13 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     program_key=elementwise_program,
 )
 def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate) -> Local:
-    """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here."""
-    return Local(torch.sigmoid, rules.elementwise)
+    """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here.
+
+    >>> y = ttnn.sigmoid(split(8, 64, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 16]), (Replicate, Shard(1)))
+    """
+    return Local(torch.sigmoid)
 
 
 @operation(
@@ -213,7 +229,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
     positional="fast_and_approximate_mode",
 )
 def sigmoid_accurate(input_tensor: Operand) -> Local:
-    return Local(torch.sigmoid, rules.elementwise)
+    return Local(torch.sigmoid)
 
 
 @operation(
@@ -226,8 +242,8 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
 )
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     if not input_tensor.is_float:
-        return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()), rules.elementwise)
-    return Local(lambda x: F.leaky_relu(x, negative_slope), rules.elementwise)
+        return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()))
+    return Local(lambda x: F.leaky_relu(x, negative_slope))
 
 
 @operation(
@@ -241,7 +257,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     program_key=elementwise_program,
 )
 def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
-    return Local(lambda x: F.elu(x, alpha), rules.elementwise)
+    return Local(lambda x: F.elu(x, alpha))
 
 
 @operation(
@@ -255,7 +271,7 @@ def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = N
         )
     tensors = [(o.name, o.shape) for o in (input_tensor, min, max) if isinstance(o, Operand)]
     rank = len(check_broadcast("clamp", tensors))
-    return Local(_clamped, rules.elementwise, broadcast_rank=rank)
+    return Local(_clamped, broadcast_rank=rank)
 
 
 def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
@@ -273,7 +289,7 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     tuning=_TUNING,
 )
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
-    return Local(lambda x: torch.round(x, decimals=decimals), rules.elementwise)
+    return Local(lambda x: torch.round(x, decimals=decimals))
 
 
 @operation(
@@ -287,7 +303,7 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     program_key=elementwise_program,
 )
 def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
-    return Local(lambda x: F.softplus(x, beta, threshold), rules.elementwise)
+    return Local(lambda x: F.softplus(x, beta, threshold))
 
 
 # -- functions of one value and a few numbers: hardtanh, threshold, softcap -------------------------
@@ -413,7 +429,7 @@ _plain = partial(operation, kind=Kind.ELEMENTWISE, controls="memory_config", flo
 
 def _local(name: str, *parameters: Any) -> Local:
     function = PARAMETRIC[name]
-    return Local(lambda x: function(x, *parameters), rules.elementwise)
+    return Local(lambda x: function(x, *parameters))
 
 
 @_unary(cost=flops_per_element(21))
@@ -484,7 +500,7 @@ def softcap(input_tensor: Operand, beta: float) -> Local:
 def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
     """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
     if input_tensor.dtype is DataType.BFLOAT16:
-        return Local(lambda x: _logit_in_bfloat16(x, eps), rules.elementwise)
+        return Local(lambda x: _logit_in_bfloat16(x, eps))
     return _local("logit", eps)
 
 
@@ -494,20 +510,20 @@ def xielu(input_tensor: Operand, *, alpha_p: float = 0.8, alpha_n: float = 0.8) 
     return _local("xielu", alpha_p, alpha_n)
 
 
-@_unary(native="")
+@_unary(rule=rules.linear, native="")
 def alt_complex_rotate90(input_tensor: Operand) -> Local:
     """Pairs (real, imaginary) along the last dim, multiplied by i."""
     if not input_tensor.rank or input_tensor.shape[-1] % 2:
         raise MeshError(
             f"alt_complex_rotate90: the last dim of {list(input_tensor.shape)} must hold pairs: an even extent."
         )
-    return Local(rotate90, rules.linear)
+    return Local(rotate90)
 
 
 @_plain(cost=flops_per_element(64))
 def multigammaln(input_tensor: Operand) -> Local:
     """The logarithm of the multivariate gamma function of order 4, as TT-NN has it."""
-    return Local(multigammaln_function, rules.elementwise)
+    return Local(multigammaln_function)
 
 
 @_plain(native="UnaryDeviceOperation", cost=flops_per_element(32))
@@ -530,4 +546,4 @@ def polyval(input_tensor_a: Operand, coeffs: Sequence[float]) -> Local:
             total = total * x + coefficient
         return total
 
-    return Local(compute, rules.elementwise)
+    return Local(compute)

@@ -24,6 +24,7 @@ from softmesh.hardware import GeluVariant
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, multigammaln_function
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
 
 Forward = Callable[..., torch.Tensor]
@@ -63,6 +64,7 @@ def backward(
     return operation(
         f"{name}_bw",
         kind=Kind.ELEMENTWISE,
+        rule=linear_in_gradient,
         cost=flops_per_element(steps),
         controls="memory_config",
         tuning=" ".join((*choices, *into)),
@@ -81,7 +83,7 @@ def derived(op: str, function: Forward, gradient: Operand, *operands: Value | No
                 f"{op}: {operand.name} {list(operand.shape)} and grad_tensor {list(gradient.shape)} must be of one "
                 "shape: gradients of broadcast operands are summed by hand."
             )
-    return Local(lambda grad, *values: derivatives(function, grad, values), linear_in_gradient)
+    return Local(lambda grad, *values: derivatives(function, grad, values))
 
 
 def derivatives(function: Forward, grad: torch.Tensor, values: Sequence[Any]) -> list[torch.Tensor]:
@@ -111,6 +113,7 @@ def _leaf(value: torch.Tensor, is_derived: bool) -> torch.Tensor:
     return value if is_derived and value.requires_grad else value.detach().requires_grad_()
 
 
+@placed("Split as the operands are, where their splits line up. A gradient that is a partial sum stays one.")
 @rules.labelled(dim_labels.aligned(passes=dim_labels.FIRST))
 def linear_in_gradient(at: rules.Situation) -> rules.Placement:
     """Linear in the gradient, operand 0, and in nothing else."""
@@ -172,7 +175,7 @@ def _register(name: str, function: Forward) -> None:
     def define(grad_tensor: Operand, input_tensor: Operand) -> Local:
         local = derived(f"{name}_bw", function, grad_tensor, input_tensor)
         slope = _SLOPES.get(name)
-        return local if slope is None else Local(lambda grad, x: [grad * slope(x)], local.rule)
+        return local if slope is None else Local(lambda grad, x: [grad * slope(x)])
 
     define.__doc__ = f"[the gradient of {name}]."
     backward(name, into=("input_grad",) if name in _KEEPS_RESULT else ())(define)
@@ -199,8 +202,9 @@ def gelu_bw(
 ) -> Local:
     """`approximate`, "none" or "tanh", is another word for the variant."""
     chosen = variant if approximate is None else _variant("gelu_bw", approximate)
-    local, slope = derived("gelu_bw", gelu_function(chosen), grad_tensor, input_tensor), gelu_slope(chosen)
-    return Local(lambda grad, x: [grad * slope(x)], local.rule)
+    derived("gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
+    slope = gelu_slope(chosen)
+    return Local(lambda grad, x: [grad * slope(x)])
 
 
 def gelu_slope(variant: GeluVariant) -> Forward:
@@ -230,6 +234,7 @@ def _variant(op: str, approximate: str) -> GeluVariant:
 @operation(
     "experimental.gelu_bw",
     kind=Kind.ELEMENTWISE,
+    rule=linear_in_gradient,
     cost=flops_per_element(20),
     controls="memory_config output_tensor",
     floats_only=True,
@@ -238,8 +243,8 @@ def experimental_gelu_bw(grad_tensor: Operand, input_tensor: Operand, *, approxi
     """As `gelu_bw`, by itself and not in a list; `approximate` is "none" or "tanh"."""
     chosen = _variant("experimental.gelu_bw", approximate)
     slope = gelu_slope(chosen)
-    local = derived("experimental.gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
-    return Local(lambda grad, x: grad * slope(x), local.rule)
+    derived("experimental.gelu_bw", gelu_function(chosen), grad_tensor, input_tensor)
+    return Local(lambda grad, x: grad * slope(x))
 
 
 @backward("celu")

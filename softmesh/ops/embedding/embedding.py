@@ -19,6 +19,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.runtime.gpu_value_cache import is_graphed
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -66,6 +67,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
     controls="dtype memory_config output_tensor queue_id",
     rows_by="input_tensor",
 )
+@placed("Split where the ids are, or in the last dim where the columns of the weight are; otherwise Local.")
 def embedding(
     input_tensor: Operand,
     weight: Operand,
@@ -78,6 +80,10 @@ def embedding(
 
     Indices [n] give [n, width], those of higher rank [first extent, last extent, width]. bfloat16 holds every index up
     to 256 only.
+
+    >>> y = ttnn.embedding(ttnn.typecast(whole(1, 8), ttnn.uint32), split(16, 64, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 8, 16]), (Replicate, Shard(2)))
     """
     if input_tensor.is_float and input_tensor.dtype is not DataType.BFLOAT16:
         raise ArgumentError(

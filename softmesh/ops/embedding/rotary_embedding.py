@@ -170,7 +170,7 @@ def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch
 # -- columns i and i + width / 2 -------------------------------------------------------------------
 
 
-@operation(_HALVES, kind=Kind.ROTARY, **_OPTIONS)
+@operation(_HALVES, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
 def rotary_embedding(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, token_index: Value | None = None
 ) -> Local:
@@ -195,7 +195,7 @@ def rotary_embedding(
     return Local(compute, rule)
 
 
-@operation(_HALVES_HF, kind=Kind.ROTARY, **_OPTIONS)
+@operation(_HALVES_HF, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
 def rotary_embedding_hf(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, *, is_decode_mode: bool = False
 ) -> Local:
@@ -217,7 +217,7 @@ def rotary_embedding_hf(
 # -- neighbouring columns --------------------------------------------------------------------------
 
 
-@operation(_LLAMA, kind=Kind.ROTARY, **_OPTIONS)
+@operation(_LLAMA, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
 def rotary_embedding_llama(
     input_tensor: Operand,
     cos_cache: Operand,
@@ -231,6 +231,11 @@ def rotary_embedding_llama(
     For whole sequences x is [b, heads, s, width] and row i takes row i of the caches [1, 1, length, width]. In
     decode mode x is [1, users, heads, width], caches are [1, users, 1, width], and there may be a matrix for
     each user, one below the other.
+
+    >>> cos, sin, turn = whole(1, 1, 32, 64), whole(1, 1, 32, 64), whole(1, 1, 32, 32)
+    >>> y = ttnn.experimental.rotary_embedding_llama(split(1, 8, 32, 64, dim=1), cos, sin, turn)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 2, 32, 64]), (Replicate, Shard(1)))
     """
     rows = 1 if is_decode_mode else input_tensor.shape[-2]
     if is_decode_mode:
@@ -251,6 +256,7 @@ def rotary_embedding_llama(
 @operation(
     _FUSED,
     kind=Kind.ROTARY,
+    rule=rules.along,
     part_work=part_work.UNNOTICED,
     **_OPTIONS | {"controls": ""},
     results="tuple[Tensor, Tensor]",

@@ -20,7 +20,7 @@ from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.runtime.gpu_value_cache import is_graphed, read_once
 from softmesh.tensor.convert import round_to
 from softmesh.tensor.dtype import DataType, Layout
@@ -188,6 +188,7 @@ _OPTIONS: dict[str, Any] = {
     "precision": "data",
     "controls": "",
     "needs_tile": True,
+    "rule": writing_rule,
 }
 
 
@@ -216,7 +217,12 @@ def _check_within(op: str, argument: str, first: int, count: int, extent: int, w
 
 @operation(**_OPTIONS, patches="cache_tensor", places="batch_idx update_idx")
 def fill_cache(cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0) -> Local:
-    """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache."""
+    """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache.
+
+    >>> y = ttnn.fill_cache(split(2, 4, 64, 32, dim=1), split(1, 4, 32, 32, dim=1), 0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([2, 1, 64, 32]), (Replicate, Shard(1)))
+    """
     _check_int("fill_cache", batch_idx=batch_idx, update_idx=update_idx)
     return _filling("fill_cache", "batch_idx", cache_tensor, input_tensor)
 
@@ -295,12 +301,19 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
 
 @operation(
     kind=Kind.CACHE,
+    rule=rules.elementwise,
     **OPTIONS | {"tuning": "sub_core_grids"},
     positional="sub_core_grids skip_negative_entries",
     updates="input_tensor",
 )
 def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> Local:
-    """Add 1 in place, to positions most often; with `skip_negative_entries` those of users who pause stay."""
+    """Add 1 in place, to positions most often; with `skip_negative_entries` those of users who pause stay.
+
+    >>> positions = ttnn.typecast(ttnn.to_layout(whole(1, 8), ttnn.ROW_MAJOR_LAYOUT), ttnn.int32)
+    >>> y = ttnn.plus_one(positions)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 8]), (Replicate, Replicate))
+    """
     dtype = input_tensor.dtype
     if dtype not in (DataType.INT32, DataType.UINT32):
         raise MeshError(f"plus_one: counts in {DataType.INT32} and {DataType.UINT32} only, got {dtype}.")
@@ -313,4 +326,4 @@ def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> L
     def compute(x: torch.Tensor) -> torch.Tensor:
         return x.copy_(round_to(increased(x), dtype))
 
-    return Local(compute, rules.elementwise, exact=increased)
+    return Local(compute, exact=increased)

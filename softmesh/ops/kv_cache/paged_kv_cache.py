@@ -50,7 +50,13 @@ _ALIKE = {0: 1, 1: 2, 3: 3}  # users, heads, width: dims of the cache and of the
 
 
 @operation(
-    _UPDATE, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, patches="cache_tensor", check=note_update, places="update_idxs"
+    _UPDATE,
+    kind=Kind.CACHE,
+    rule=writing_rule,
+    **ON_CHOSEN_DEVICES,
+    patches="cache_tensor",
+    check=note_update,
+    places="update_idxs",
 )
 @read_on_cores(update_idxs_tensor=1, page_table=2)
 def paged_update_cache(
@@ -72,6 +78,11 @@ def paged_update_cache(
     The cache is [users, kv_heads, length, width], or [1, ...] with `share_cache`; with a page table [users, pages]
     it is [blocks, kv_heads, block, width]. A position of -1, and a page numbered -1, are not written. Heads of the
     input beyond those of the cache are padding. `block_size` and `num_kv_heads` read the tiles of a block otherwise.
+
+    >>> cache, token = split(2, 4, 64, 32, dim=1), split(1, 2, 4, 32, dim=2)
+    >>> y = ttnn.experimental.paged_update_cache(cache, token, update_idxs=[0, 5])
+    >>> y.shape, ttnn.placements(y)
+    (Shape([2, 1, 64, 32]), (Replicate, Shard(1)))
     """
     overrides = {"block_size_override": block_size, "num_kv_heads_override": num_kv_heads}
     for name, given in {**overrides, "cache_position_modulo": cache_position_modulo}.items():
@@ -101,6 +112,7 @@ def paged_update_cache(
 @operation(
     _FUSED,
     kind=Kind.CACHE,
+    rule=writing_rule,
     **ON_CHOSEN_DEVICES,
     patches="cache_tensor1 cache_tensor2",
     check=note_update,
@@ -340,7 +352,15 @@ _rows_on_pages = MemoizeLast(_all_rows)
 _FILL = "experimental.paged_fill_cache"
 
 
-@operation(_FILL, kind=Kind.CACHE, **ON_CHOSEN_DEVICES, patches="cache_tensor", check=note_fill, places="batch_idx")
+@operation(
+    _FILL,
+    kind=Kind.CACHE,
+    rule=writing_rule,
+    **ON_CHOSEN_DEVICES,
+    patches="cache_tensor",
+    check=note_fill,
+    places="batch_idx",
+)
 def paged_fill_cache(
     cache_tensor: Operand,
     input_tensor: Operand,
@@ -358,6 +378,12 @@ def paged_fill_cache(
     The cache is [blocks, heads, block, width], the user's blocks are a row of page_table [users, pages]. A page
     numbered -1 is not written, nor is what follows the first `valid_seq_len_tensor` positions. With
     `cache_position_modulo`, of the positions that meet in one place the last stays.
+
+    >>> pages = ttnn.typecast(ttnn.to_layout(whole(1, 2), ttnn.ROW_MAJOR_LAYOUT), ttnn.int32)
+    >>> cache, x = split(4, 4, 32, 64, dim=1), split(1, 4, 32, 64, dim=1)
+    >>> y = ttnn.experimental.paged_fill_cache(cache, x, pages, batch_idx=0)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([4, 1, 32, 64]), (Replicate, Shard(1)))
     """
     override = PagedCacheGeometryOverride(
         block_size=block_size or 0, num_kv_heads=input_tensor.shape[1] if block_size else 0

@@ -29,6 +29,7 @@ from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, ch
 from softmesh.ops.matmul.matrix_product import MatrixProduct
 from softmesh.ops.matmul.product_shards import product_shards
 from softmesh.placement import dim_labels, rules
+from softmesh.placement.placements import placed
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
@@ -180,7 +181,14 @@ def matmul(
     activation: Activation | None = None,
     program_config: MatmulProgramConfig | None = None,
 ) -> Local:
-    """a @ b on each device. Split along the summed dim on both sides, the result is Partial(sum)."""
+    """a @ b on each device. Split along the summed dim on both sides, the result is Partial(sum).
+
+    >>> y = ttnn.matmul(split(8, 64, dim=1), split(64, 128, dim=0))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 128]), (Replicate, Partial(sum)))
+    >>> ttnn.placements(ttnn.all_reduce(y, cluster_axis=1))
+    (Replicate, Replicate)
+    """
     _check_activation(input_tensor_a, input_tensor_b, activation)
     return product_local(
         "matmul", input_tensor_a, input_tensor_b, None, transpose_a, transpose_b, activation, program_config
@@ -208,7 +216,12 @@ def linear(
     activation: Activation | None = None,
     program_config: MatmulProgramConfig | None = None,
 ) -> Local:
-    """a @ b + bias, then the activation of the program config, then the one given by itself."""
+    """a @ b + bias, then the activation of the program config, then the one given by itself.
+
+    >>> y = ttnn.linear(whole(8, 64), split(64, 128, dim=1), bias=split(1, 128, dim=1))
+    >>> y.shape, ttnn.placements(y)
+    (Shape([8, 32]), (Replicate, Shard(1)))
+    """
     _check_activation(input_tensor_a, input_tensor_b, activation)
     return product_local(
         "linear", input_tensor_a, input_tensor_b, bias, transpose_a, transpose_b, activation, program_config
@@ -279,6 +292,7 @@ def minimal_matmul(
     tuning="compute_kernel_config",
     needs_tile=True,
 )
+@placed("A partial sum where both are split; Local where one is.")
 def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The scalar product of two vectors given as (1, 1, 1, N)."""
     for operand in (input_tensor_a, input_tensor_b):

@@ -74,6 +74,7 @@ def _form(a: Operand, b: Operand, a_is_sparse: bool, b_is_sparse: bool) -> _Form
 @operation(
     "sparse_matmul",
     kind=Kind.PRODUCT,
+    rule=rules.opaque,
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile global_cb sub_device_id",
     precision="data",

@@ -26,7 +26,9 @@ _COST = flops_per_element(8)
 EPSILON = 9.999999682655225e-21  # 1e-20 as float32 has it
 
 
-@operation("moe", kind=Kind.ROUTING, cost=_COST, controls="memory_config output_tensor", needs_tile=True)
+@operation(
+    "moe", kind=Kind.ROUTING, rule=rules.within, cost=_COST, controls="memory_config output_tensor", needs_tile=True
+)
 def moe(input_tensor: Operand, expert_mask_tensor: Operand, topk_mask_tensor: Operand, k: int = 32) -> Local:
     """The weight of expert 0, [..., 1]: 0 where it is not among the best.
 
@@ -85,6 +87,7 @@ def normalized(weights: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
 @operation(
     "experimental.deepseek_grouped_gate",
     kind=Kind.ROUTING,
+    rule=rules.within,
     cost=_COST,
     controls="memory_config",
     needs_tile=True,
@@ -227,6 +230,7 @@ def _write(target: torch.Tensor, values: torch.Tensor, rank: int) -> None:
 @operation(
     "experimental.deepseek.moe.deepseek_moe_gate",
     kind=Kind.ROUTING,
+    rule=rules.along,
     cost=_COST,
     controls="",
     precision="data",
@@ -257,6 +261,7 @@ def deepseek_moe_gate(
 @operation(
     "experimental.deepseek.moe.generalized_moe_gate",
     kind=Kind.ROUTING,
+    rule=rules.along,
     cost=_COST,
     controls="",
     precision="data",
@@ -311,7 +316,15 @@ def _refuse(op: str, name: str, given: object) -> None:
         raise NotModelled(f"{op}: {name} is not modelled, its form is not documented: leave it out.")
 
 
-@operation(_TOPK, kind=Kind.ROUTING, cost=_COST, controls="memory_config", needs_tile=True, results="list[Tensor]")
+@operation(
+    _TOPK,
+    kind=Kind.ROUTING,
+    rule=rules.within,
+    cost=_COST,
+    controls="memory_config",
+    needs_tile=True,
+    results="list[Tensor]",
+)
 def moe_grouped_topk(
     scores: Operand,
     bias: Operand,
@@ -337,7 +350,15 @@ def moe_grouped_topk(
     return replace(_grouped_gate(_TOPK, scores, bias, *gate), layouts=(weights_layout, scores.layout))
 
 
-@operation(_HASH, kind=Kind.ROUTING, cost=_COST, controls="memory_config", precision="data", results="list[Tensor]")
+@operation(
+    _HASH,
+    kind=Kind.ROUTING,
+    rule=rules.along,
+    cost=_COST,
+    controls="memory_config",
+    precision="data",
+    results="list[Tensor]",
+)
 def moe_hash_gate(
     scores: Operand,
     input_ids: Operand,

@@ -123,7 +123,7 @@ def _run(
     return first, length
 
 
-@operation(_EXTRACT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="")
+@operation(_EXTRACT, kind=Kind.MOVEMENT, rule=rules.opaque, cost=moves_bytes, precision="data", controls="")
 def extract(
     global_tensor: Operand,
     start: Operand,
@@ -153,10 +153,18 @@ def extract(
         found = held.gather(-2, index.expand(*held.shape[:-2], most, held.shape[-1]))
         return torch.where(is_one.expand(*axes, most).reshape(index.shape), found, found.new_zeros(()))
 
-    return Local(compute, rules.opaque)
+    return Local(compute)
 
 
-@operation(_INSERT, kind=Kind.MOVEMENT, cost=moves_bytes, precision="data", controls="", patches="global_tensor")
+@operation(
+    _INSERT,
+    kind=Kind.MOVEMENT,
+    rule=rules.opaque,
+    cost=moves_bytes,
+    precision="data",
+    controls="",
+    patches="global_tensor",
+)
 def insert(
     global_tensor: Operand,
     local_tensor: Operand,
@@ -191,7 +199,7 @@ def insert(
         given = own.expand(*x.shape[:lead], *own.shape[lead:]).gather(-2, index.expand(x.shape))
         return x.copy_(torch.where(where, given.to(x.dtype), x))
 
-    return Local(compute, rules.opaque)
+    return Local(compute)
 
 
 _REDUCE = "experimental.deepseek_prefill.post_combine_reduce"
@@ -201,7 +209,12 @@ _A_TENSOR = "a ttnn.Tensor: make one with ttnn.from_torch(..., device=mesh_devic
 
 
 @operation(
-    _REDUCE, kind=Kind.MOVEMENT, cost=flops_per_element(2), controls="output_memory_config", reads="combine_output"
+    _REDUCE,
+    kind=Kind.MOVEMENT,
+    rule=rules.along,
+    cost=flops_per_element(2),
+    controls="output_memory_config",
+    reads="combine_output",
 )
 def post_combine_reduce(
     combine_output: Operand,
@@ -344,6 +357,7 @@ def check_split(op: str, operand: Operand, dim: int, split_size: int, name: str 
 @operation(
     _SUM,
     kind=Kind.MOVEMENT,
+    rule=rules.reducing,
     cost=flops_per_element(1),
     controls="output_memory_config",
     tuning="compute_kernel_config",
@@ -374,6 +388,7 @@ def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: 
 @operation(
     "experimental.deepseek_moe_post_combine_tilize",
     kind=Kind.MOVEMENT,
+    rule=rules.keeping,
     cost=moves_bytes,
     precision="data",
     controls="output_memory_config",
@@ -384,4 +399,4 @@ def deepseek_moe_post_combine_tilize(input_tensor: Operand) -> Local:
         raise MeshError(
             f"experimental.deepseek_moe_post_combine_tilize: takes ROW_MAJOR, got {input_tensor.layout}: it is tiled."
         )
-    return Local(lambda x: x, rules.keeping, layouts=(Layout.TILE,))
+    return Local(lambda x: x, layouts=(Layout.TILE,))

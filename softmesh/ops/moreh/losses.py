@@ -32,6 +32,7 @@ def _weights(target: torch.Tensor, weight: torch.Tensor | None, classes: int, ig
 
 @operation(
     kind=Kind.LOSS,
+    rule=rules.opaque,
     part_work=part_work.TAKES_LOSS,
     cost=flops_per_element(2),
     controls="output_tensor memory_config",
@@ -66,7 +67,6 @@ def moreh_nll_loss(
 
     return Local(
         on_each_device(one, input_tensor, target_tensor, weight_tensor),
-        rules.opaque,
         dtypes=(input_tensor.dtype,),
         fills_target=True,
     )
@@ -109,7 +109,7 @@ def _gradient(
     return Local(compute, rules.opaque, dtypes=(gradient.dtype,), layouts=(gradient.layout,))
 
 
-@operation(**_BACKWARD, tuning="input_grad_tensor divisor_tensor compute_kernel_config")
+@operation(**_BACKWARD, tuning="input_grad_tensor divisor_tensor compute_kernel_config", rule=rules.opaque)
 def moreh_nll_loss_backward(
     target_tensor: Operand,
     output_grad_tensor: Operand,
@@ -124,7 +124,7 @@ def moreh_nll_loss_backward(
     return _gradient(*operands, classes, ignore_index, is_mean=reduction_mean)
 
 
-@operation(**_BACKWARD, tuning="input_grad_tensor compute_kernel_config")
+@operation(**_BACKWARD, tuning="input_grad_tensor compute_kernel_config", rule=rules.opaque)
 def moreh_nll_loss_unreduced_backward(
     target_tensor: Operand,
     output_grad_tensor: Operand,

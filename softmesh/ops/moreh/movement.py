@@ -56,7 +56,7 @@ def moreh_arange(
     return filled
 
 
-@operation(kind=Kind.LOOKUP, **_MOVES, controls="output memory_config")
+@operation(kind=Kind.LOOKUP, rule=rules.opaque, **_MOVES, controls="output memory_config")
 def moreh_getitem(
     input: Operand | None = None, index_tensors: Sequence[Operand] = (), index_dims: Sequence[int] = ()
 ) -> Local:
@@ -73,11 +73,12 @@ def moreh_getitem(
             at[dim] = index.reshape(-1).long()
         return x[tuple(at)]
 
-    return Local(on_each_device(one, input, *index_tensors), rules.opaque, fills_target=True)
+    return Local(on_each_device(one, input, *index_tensors), fills_target=True)
 
 
 @operation(
     kind=Kind.MOVEMENT,
+    rule=rules.opaque,
     cost=moves_bytes,
     controls="output memory_config",
     positional="output output_size kernel_size dilation padding stride memory_config",
@@ -103,4 +104,4 @@ def moreh_fold(
         made = F.fold(x.reshape(-1, *x.shape[-2:]), *sizes)
         return made.reshape(*lead, *x.shape[len(lead) : x.dim() - 2], *made.shape[1:])
 
-    return Local(compute, rules.opaque)
+    return Local(compute)

@@ -30,6 +30,7 @@ def _normalized(x: torch.Tensor, dims: list[int], eps: float) -> tuple[torch.Ten
 
 @operation(
     kind=Kind.NORM,
+    rule=rules.opaque,
     cost=flops_per_element(8),
     controls="memory_config",
     tuning="output mean rstd compute_kernel_config",
@@ -56,7 +57,7 @@ def moreh_layer_norm(
         made = made if shift is None else made + shift.reshape(inner)
         return [made, mean.reshape(outer), rstd.reshape(outer)]
 
-    return Local(on_each_device(one, input, gamma, beta), rules.opaque)
+    return Local(on_each_device(one, input, gamma, beta))
 
 
 def _last_dims(operand: Operand, count: int) -> list[int]:
@@ -78,6 +79,7 @@ def _slopes(
 
 @operation(
     kind=Kind.NORM,
+    rule=rules.opaque,
     part_work=part_work.UNNOTICED,
     cost=flops_per_element(16),
     controls="memory_config",
@@ -110,7 +112,7 @@ def moreh_layer_norm_backward(
         flat = (-1, *inner)
         return [slope, (grad * made).reshape(flat).sum(0), grad.reshape(flat).sum(0)]
 
-    return Local(on_each_device(one, output_grad, input, mean, rstd, gamma), rules.opaque)
+    return Local(on_each_device(one, output_grad, input, mean, rstd, gamma))
 
 
 def _groups(operand: Operand, num_groups: int) -> tuple[int, ...]:
@@ -146,7 +148,7 @@ def _group_options(names: tuple[str, ...], controls: str) -> dict[str, Any]:
     }
 
 
-@operation(kind=Kind.NORM, **_group_options(_STATISTICS, "memory_config"))
+@operation(kind=Kind.NORM, rule=rules.opaque, **_group_options(_STATISTICS, "memory_config"))
 def moreh_group_norm(
     input: Operand,
     num_groups: int,
@@ -165,10 +167,16 @@ def moreh_group_norm(
         made = made if shift is None else made + shift.reshape(channels)
         return [made, mean.reshape(sizes), rstd.reshape(sizes)]
 
-    return Local(on_each_device(one, input, gamma, beta), rules.opaque)
+    return Local(on_each_device(one, input, gamma, beta))
 
 
-@operation(kind=Kind.NORM, part_work=part_work.UNNOTICED, **_group_options(_GRADIENTS, ""), reads="output_grad")
+@operation(
+    kind=Kind.NORM,
+    rule=rules.opaque,
+    part_work=part_work.UNNOTICED,
+    **_group_options(_GRADIENTS, ""),
+    reads="output_grad",
+)
 def moreh_group_norm_backward(
     output_grad: Operand,
     input: Operand,
@@ -193,4 +201,4 @@ def moreh_group_norm_backward(
         by_channel = [(grad * made.reshape(shape)).sum((0, 2, 3)), grad.sum((0, 2, 3))]
         return [slope.reshape(shape), *(one.reshape(1, 1, 1, -1) for one in by_channel)]
 
-    return Local(on_each_device(one, output_grad, input, mean, rstd, gamma), rules.opaque)
+    return Local(on_each_device(one, output_grad, input, mean, rstd, gamma))

@@ -174,7 +174,7 @@ def moreh_sgd(
             kept = momentum * held + (1 - dampening) * slope
         return [param - lr * (slope + momentum * kept if nesterov else kept), kept]
 
-    return Local(compute, rules.elementwise)
+    return Local(compute)
 
 
 _EPSILON = 1e-6  # keeps the factor finite where all gradients are 0

@@ -34,7 +34,7 @@ def moreh_bmm(input: Operand, mat2: Operand) -> Local:
     if input.rank != 3 or mat2.rank != 3 or input.shape[0] != mat2.shape[0]:
         raise MeshError(f"moreh_bmm: {list(input.shape)} and {list(mat2.shape)} must be two batches of matrices.")
     _check_inner("moreh_bmm", input, input.shape[-1], mat2, mat2.shape[-2])
-    return Local(product, rules.matmul, cost=matmul_cost(input.shape[-1]))
+    return Local(product, cost=matmul_cost(input.shape[-1]))
 
 
 @_made(factors=(0, 1))
@@ -65,12 +65,12 @@ def moreh_matmul(
     return Local(on_each_device(one, input, other, bias), rule, fills_target=True, cost=cost)
 
 
-@_made(factors=(0, 1))
+@_made(rule=rules.opaque, factors=(0, 1))
 def moreh_linear(input: Operand, weight: Operand, *, bias: Operand | None = None) -> Local:
     """input @ weight^T + bias."""
     _check_inner("moreh_linear", input, input.shape[-1], weight, weight.shape[-1])
 
-    return Local(on_each_device(_affine, input, weight, bias), rules.opaque, cost=matmul_cost(input.shape[-1]))
+    return Local(on_each_device(_affine, input, weight, bias), cost=matmul_cost(input.shape[-1]))
 
 
 def _affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -86,6 +86,7 @@ def _backward(into: tuple[str, ...], **options: Any) -> Any:
     configs = " ".join(f"{name}_memory_config" for name in into)
     return operation(
         kind=Kind.PRODUCT,
+        rule=rules.opaque,
         cost=flops_per_element(4),
         controls="memory_config",
         tuning=" ".join((*into, _CONFIGURED, configs)),
@@ -98,7 +99,7 @@ def _backward(into: tuple[str, ...], **options: Any) -> Any:
 
 
 def _of_product(gradient: Operand, a: Operand, b: Operand) -> Local:
-    return Local(gradients_on_each_device(torch.matmul, gradient, a, b), rules.opaque)
+    return Local(gradients_on_each_device(torch.matmul, gradient, a, b))
 
 
 @_backward(("input_grad", "mat2_grad"))
@@ -120,7 +121,7 @@ def moreh_dot_backward(output_grad: Operand, input: Operand, other: Operand) -> 
     def one(grad: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         return [grad.reshape(()) * y, grad.reshape(()) * x]
 
-    return Local(on_each_device(one, output_grad, input, other), rules.opaque)
+    return Local(on_each_device(one, output_grad, input, other))
 
 
 def _linear_gradients(op: str, results: list[Any], given: dict[str, Any]) -> list[Any]:
@@ -136,6 +137,7 @@ def _linear_gradients(op: str, results: list[Any], given: dict[str, Any]) -> lis
 
 @operation(
     kind=Kind.PRODUCT,
+    rule=rules.opaque,
     cost=flops_per_element(4),
     controls="",
     tuning="are_required_outputs input_grad weight_grad bias_grad input_grad_memory_config weight_grad_memory_config "
@@ -152,4 +154,4 @@ def moreh_linear_backward(
 ) -> Local:
     """[gradient of input, of weight, of bias or None]."""
     operands = output_grad, input, weight, bias
-    return Local(gradients_on_each_device(_affine, *operands), rules.opaque)
+    return Local(gradients_on_each_device(_affine, *operands))

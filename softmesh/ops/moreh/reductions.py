@@ -34,6 +34,7 @@ _reduced = partial(
 _gradient = partial(
     operation,
     kind=Kind.REDUCTION,
+    rule=rules.opaque,
     cost=flops_per_element(1),
     controls="memory_config",
     tuning="input_grad compute_kernel_config",
@@ -82,7 +83,7 @@ def _spread(op: str, gradient: Operand, shape: tuple[int, ...], dim: Dims, divis
         each = grad if divisor == 1 else grad / divisor
         return each.reshape(*lead, *kept).expand(*lead, *shape)
 
-    return Local(compute, rules.opaque)
+    return Local(compute)
 
 
 def _with_shape(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -122,7 +123,7 @@ def moreh_mean_backward(
     return _spread("moreh_mean_backward", output_grad, shape, dim, math.prod(shape[d] for d in dims))
 
 
-@_gradient(kind=Kind.SCAN, reads="output_grad")
+@_gradient(kind=Kind.SCAN, rule=scan_rule, reads="output_grad")
 def moreh_cumsum_backward(output_grad: Operand, dim: int) -> Local:
     """Running sums from the end."""
     at = output_grad.from_end(dim)
@@ -170,7 +171,7 @@ def moreh_norm_backward(
         slope = x.sign() * size.pow(p - 1) * grad / norm.pow(p - 1)
         return torch.where((norm == 0) | ((size == 0) & (p < 1)), 0.0, slope)
 
-    return Local(on_each_device(one, input, output, output_grad), rules.opaque)
+    return Local(on_each_device(one, input, output, output_grad))
 
 
 def _norm_of_all(inputs: Sequence[Operand], p: float) -> Local:
@@ -204,7 +205,7 @@ norm_of_all = Operation(
 )
 def moreh_abs_pow(input: Operand, p: float) -> Local:
     """|x| to the power of p."""
-    return Local(lambda x: x.abs().pow(p), rules.elementwise)
+    return Local(lambda x: x.abs().pow(p))
 
 
 # -- soft maxima ------------------------------------------------------------------------------------
@@ -233,12 +234,13 @@ def _register(name: str) -> None:
     define.__doc__ = f"{name.removeprefix('moreh_')} along a dim."
     define_backward.__doc__ = f"The gradient of {name}, from its result."
     tuning = "op strategy compute_kernel_config"
-    options: dict[str, Any] = {"cost": flops_per_element(5), "floats_only": True}
-    operation(name, kind=Kind.NORM, controls="output_tensor memory_config", tuning=tuning, **options)(define)
+    options: dict[str, Any] = {"kind": Kind.NORM, "rule": rules.within, "floats_only": True}
+    cost = flops_per_element(5)
+    operation(name, cost=cost, controls="output_tensor memory_config", tuning=tuning, **options)(define)
     operation(
         f"{name}_backward",
-        kind=Kind.NORM,
         part_work=part_work.UNNOTICED,
+        cost=cost,
         controls="memory_config",
         tuning=f"input_grad_tensor {tuning}",
         reads="output_tensor output_grad_tensor",

@@ -32,6 +32,7 @@ def _check_channels(images: Operand, *others: Operand | None) -> None:
 @operation(
     "batch_norm",
     kind=Kind.NORM,
+    rule=rules.elementwise,
     part_work=part_work.UNNOTICED,
     cost=flops_per_element(4),
     controls="memory_config output",
@@ -54,7 +55,7 @@ def _batch_norm(
         result = result if w is None else result * w
         return result if b is None else result + b
 
-    return Local(compute, rules.elementwise)
+    return Local(compute)
 
 
 @operation(
@@ -84,6 +85,7 @@ def _statistics(input: Operand) -> Local:
 @operation(
     "prim.running_statistics",
     kind=Kind.NORM,
+    rule=rules.elementwise,
     part_work=part_work.UNNOTICED,
     controls="",
     precision="data",
@@ -99,7 +101,7 @@ def _follow(running: Operand, batch: Operand, *, momentum: float, followed: str 
     def compute(kept: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         return kept.copy_(round_to((1 - momentum) * kept.float() + momentum * new.float(), dtype))
 
-    return Local(compute, rules.elementwise)
+    return Local(compute)
 
 
 @checked_function

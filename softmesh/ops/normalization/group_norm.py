@@ -29,7 +29,7 @@ from softmesh.hardware.memory_config import (
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import TILE_SIZE, DataType, Layout
 from softmesh.tensor.from_torch_values import from_torch
@@ -255,8 +255,25 @@ class _GroupNorm(Operation):
         return written_over(self).invoke(args, others, None)
 
 
+@placed("Split by image or by channels where the input is, with weights split alike; otherwise Local.")
+@rules.labelled(dim_labels.moved({0: 0}.get, passes=""))
+def _rule(at: rules.Situation) -> rules.Placement:
+    """Split by image or, with as many groups on each device, by channels; weights by channels alike."""
+    rules.refuse_partial(at)
+    last = len(at.out_shape) - 1
+    found: set[rules.Placement] = set()
+    if isinstance(at.word, rules.Shard):
+        found.add(at.word if at.word.dim == 0 or (at.word.dim == last and at.word.size is None) else rules.LOCAL)
+    for word, shape in zip(at.words[1:], at.shapes[1:], strict=True):
+        if isinstance(word, rules.Shard) and shape is not None:
+            in_order = math.prod(shape[: word.dim]) == 1 and word.size is None
+            found.add(rules.Shard(last) if in_order else rules.LOCAL)
+    return found.pop() if len(found) == 1 else rules.LOCAL
+
+
 @operation(
     kind=Kind.NORM,
+    rule=_rule,
     cost=flops_per_element(8),
     controls="memory_config dtype",
     tuning=_TUNING,
@@ -278,6 +295,11 @@ def group_norm(
     Weight and bias hold C values, or those that `create_group_norm_weight_bias_rm` spread over the columns of a core
     grid. Masks only tell a chip where groups lie. A sharded ROW_MAJOR input is written over, and returned,
     unless `inplace` is False.
+
+    >>> x = ttnn.to_layout(split(4, 1, 64, 64, dim=0), ttnn.ROW_MAJOR_LAYOUT)
+    >>> y = ttnn.group_norm(x, num_groups=2)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([1, 1, 64, 64]), (Replicate, Shard(0)))
     """
     if input_tensor.rank != 4 or num_groups < 1 or input_tensor.shape[-1] % num_groups:
         raise MeshError(
@@ -310,23 +332,7 @@ def group_norm(
         return result if b is None else result + row(b, 1)
 
     layouts = None if output_layout is None else (output_layout,)
-    return Local(compute, _rule, layouts=layouts)
-
-
-@rules.labelled(dim_labels.moved({0: 0}.get, passes=""))
-@placed("Split by image or by channels where the input is, with weights split alike; otherwise Local.")
-def _rule(at: rules.Situation) -> rules.Placement:
-    """Split by image or, with as many groups on each device, by channels; weights by channels alike."""
-    rules.refuse_partial(at)
-    last = len(at.out_shape) - 1
-    found: set[rules.Placement] = set()
-    if isinstance(at.word, rules.Shard):
-        found.add(at.word if at.word.dim == 0 or (at.word.dim == last and at.word.size is None) else rules.LOCAL)
-    for word, shape in zip(at.words[1:], at.shapes[1:], strict=True):
-        if isinstance(word, rules.Shard) and shape is not None:
-            in_order = math.prod(shape[: word.dim]) == 1 and word.size is None
-            found.add(rules.Shard(last) if in_order else rules.LOCAL)
-    return found.pop() if len(found) == 1 else rules.LOCAL
+    return Local(compute, layouts=layouts)
 
 
 # -- core grids and shardings on which a chip can run a group norm -----------------------------------

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -24,7 +24,7 @@ from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
 from softmesh.tensor.tensor import Tensor
 
@@ -83,8 +83,8 @@ def _norm_labels(shapes: dim_labels.Shapes, results: Sequence[dim_labels.Extents
     return found._replace(operands=(found.operands[0], *own, *found.operands[3:]))
 
 
-@rules.labelled(_norm_labels)
 @placed("Split as the operand is; split along the last dim, or with a weight that is split, Local.")
+@rules.labelled(_norm_labels)
 def _norm_rule(at: rules.Situation) -> rules.Placement:
     """Over a split last dim nothing global is left; a weight must be replicated."""
     rules.refuse_partial(at)
@@ -173,7 +173,7 @@ def _norm(
         )
 
     narrow = FACTS[input_tensor.dtype].is_block  # rounded to blocks, not to bfloat16
-    return Local(_Norm(affine, epsilon, centred, narrow), _norm_rule)
+    return Local(_Norm(affine, epsilon, centred, narrow))
 
 
 def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
@@ -189,12 +189,18 @@ def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = 
 
     define.__doc__ = (
         f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
-        "inplace, a sharded x is written over."
+        f"""inplace, a sharded x is written over.
+
+>>> y = ttnn.{name}(split(32, 64, dim=0), weight=whole(1, 64))
+>>> y.shape, ttnn.placements(y)
+(Shape([8, 64]), (Replicate, Shard(0)))
+"""
     )
     halves = f"{part_work.NORMALIZES.remedy}, or take ttnn.{name}_pre_all_gather and its post_all_gather"
     return operation(
         name,
         kind=Kind.NORM,
+        rule=_norm_rule,
         part_work=part_work.NORMALIZES._replace(remedy=halves),
         cost=flops_per_element(steps),
         precision="data",
@@ -224,6 +230,12 @@ rms_norm = _register("rms_norm", "x / sqrt(mean(x^2) + epsilon)", False, 6)
 
 
 @placed("Split by rows where the operand is; of a split last dim, Local: gather it, or sum it, for the whole row.")
+@rules.labelled(dim_labels.unlabelled)
+def _share_rule(at: rules.Situation) -> rules.Placement:
+    """Each device has the statistics of its part of a row."""
+    return _row_word(at, 1)
+
+
 def _statistics(input_tensor: Operand, dtype: DataType, centred: bool) -> Local:
     """One tile column of statistics for each row: sum(x^2), and sum(x) for the centred form.
 
@@ -241,10 +253,9 @@ def _statistics(input_tensor: Operand, dtype: DataType, centred: bool) -> Local:
         tiles = [torch.nn.functional.pad(part, (0, TILE_SIZE - 1)) for part in parts]
         return torch.cat(tiles, -1)
 
-    return Local(compute, rules.SingleRule(lambda at: _row_word(at, 1)), dtypes=(dtype,))
+    return Local(compute, dtypes=(dtype,))
 
 
-@placed("Split as the operand is.")
 def _apply_statistics(
     op: str,
     input_tensor: Operand,
@@ -272,9 +283,10 @@ def _apply_statistics(
         mean = tiles[..., 1:2] if centred else torch.zeros_like(squares)
         return affine((x - mean) * torch.rsqrt(squares - mean.square() + epsilon), w, b)
 
-    return Local(compute, _statistics_rule)
+    return Local(compute)
 
 
+@placed("Split as the operand is.")
 @rules.labelled(dim_labels.unlabelled)
 def _statistics_rule(at: rules.Situation) -> rules.Placement:
     """The statistics are whole, so a split last dim stays split; weights split alike."""
@@ -354,6 +366,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     operation(
         f"{norm}_pre_all_gather",
         kind=Kind.NORM,
+        rule=_share_rule,
         part_work=part_work.UNNOTICED,
         native="LayerNormPreAllGatherDeviceOperation",
         cost=flops_per_element(2),
@@ -366,6 +379,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
         same_as=norm,
         native="LayerNormPostAllGatherDeviceOperation",
         kind=Kind.NORM,
+        rule=_statistics_rule,
         part_work=part_work.UNNOTICED,
         statistics=TILE_SIZE * (2 if centred else 1),
         cost=flops_per_element(4),
@@ -394,6 +408,7 @@ def _definition(name: str) -> Callable[..., Local]:
 @operation(
     _FUSED,
     kind=Kind.NORM,
+    rule=_norm_rule,
     cost=flops_per_element(8),
     controls="memory_config",
     floats_only=True,
@@ -445,7 +460,7 @@ def dit_layernorm_pre_allgather(
     @rules.labelled(dim_labels.unlabelled)
     def rule(at: rules.Situation) -> rules.Placement:
         alone = at._replace(words=(at.word, None), shapes=(at.shape, None))
-        return at.word if at.word is rules.REPLICATE else cast(rules.Placement, local.rule(alone))
+        return at.word if at.word is rules.REPLICATE else _share_rule(alone)
 
     return replace(local, compute=compute, rule=rule)
 
@@ -453,6 +468,7 @@ def dit_layernorm_pre_allgather(
 @operation(
     _AFTER,
     kind=Kind.NORM,
+    rule=_statistics_rule,
     part_work=part_work.UNNOTICED,
     cost=flops_per_element(4),
     controls="memory_config dtype",

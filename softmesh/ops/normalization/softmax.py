@@ -20,11 +20,18 @@ from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, Layout
 
 _TUNING = "program_config compute_kernel_config numeric_stable"
-_OPTIONS: dict[str, Any] = {"kind": Kind.NORM, "cost": flops_per_element(14), "precision": "data", "floats_only": True}
+_OPTIONS: dict[str, Any] = {
+    "kind": Kind.NORM,
+    "rule": rules.within,
+    "cost": flops_per_element(14),
+    "precision": "data",
+    "floats_only": True,
+}
 
 
 @operation(
     kind=Kind.NORM,
+    rule=rules.within,
     gradient=gradients.of_softmax,
     cost=flops_per_element(10),
     controls="memory_config queue_id",
@@ -33,7 +40,14 @@ _OPTIONS: dict[str, Any] = {"kind": Kind.NORM, "cost": flops_per_element(14), "p
     floats_only=True,
 )
 def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
-    """Along `dim` of each device's piece: over a split dim the result is Local."""
+    """Along `dim` of each device's piece: over a split dim the result is Local.
+
+    >>> y = ttnn.softmax(split(8, 64, dim=0), dim=-1)
+    >>> y.shape, ttnn.placements(y)
+    (Shape([2, 64]), (Replicate, Shard(0)))
+    >>> ttnn.placements(ttnn.softmax(split(8, 64, dim=1), dim=-1))
+    (Replicate, Local)
+    """
     at = input_tensor.from_end(dim)
     return Local(lambda x: torch.softmax(x, at), rules.within(at))
 

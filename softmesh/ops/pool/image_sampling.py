@@ -52,6 +52,7 @@ def scales(op: str, scale_factor: float | Sequence[float]) -> tuple[float, float
 
 @operation(
     kind=Kind.POOLING,
+    rule=rules.repeating_each,
     cost=flops_per_element(4),
     controls="memory_config",
     tuning="compute_kernel_config",
@@ -106,6 +107,7 @@ def sampled_together(
 
 @operation(
     kind=Kind.POOLING,
+    rule=rules.along,
     cost=flops_per_element(12),
     controls="memory_config",
     tuning="compute_kernel_config",
@@ -211,6 +213,7 @@ def rotate(
 @operation(
     "experimental.multi_scale_deformable_attn",
     kind=Kind.POOLING,
+    rule=rules.along,
     part_work=part_work.UNNOTICED,
     cost=flops_per_element(16),
     controls="memory_config",

@@ -159,6 +159,7 @@ def _max_local(
 
 @operation(
     kind=Kind.POOLING,
+    rule=flat_image_rule,
     cost=flops_per_element(9),
     controls="memory_config",
     tuning=_TUNING,
@@ -202,6 +203,7 @@ def _divisors(windows: _Windows, count_include_pad: bool, like: torch.Tensor) ->
 
 @operation(
     kind=Kind.POOLING,
+    rule=flat_image_rule,
     cost=flops_per_element(9),
     controls="memory_config",
     tuning=f"{_TUNING} compute_kernel_config",
@@ -247,7 +249,13 @@ def avg_pool2d(
 
 
 _ADAPTIVE_TUNING = "deallocate_input reallocate_output"
-_ADAPTIVE: dict[str, Any] = {"cost": flops_per_element(2), "controls": "memory_config", "floats_only": True}
+_ADAPTIVE: dict[str, Any] = {
+    "kind": Kind.POOLING,
+    "rule": flat_image_rule,
+    "cost": flops_per_element(2),
+    "controls": "memory_config",
+    "floats_only": True,
+}
 
 
 def _register_adaptive(
@@ -278,14 +286,20 @@ def _register_adaptive(
         return _placed(op, local, input_tensor, made, Layout.ROW_MAJOR, dram_slice_config, applied_shard_scheme)
 
     define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
-    operation(op, kind=Kind.POOLING, **_ADAPTIVE, tuning=tuning)(define)
+    operation(op, **_ADAPTIVE, tuning=tuning)(define)
 
 
 _register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d, f"{_ADAPTIVE_TUNING} compute_kernel_config")
 _register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
 
 
-@operation(kind=Kind.POOLING, part_work=part_work.UNNOTICED, controls="memory_config dtype", floats_only=True)
+@operation(
+    kind=Kind.POOLING,
+    rule=rules.reducing,
+    part_work=part_work.UNNOTICED,
+    controls="memory_config dtype",
+    floats_only=True,
+)
 def global_avg_pool2d(input_tensor: Operand) -> Local:
     """[N, H, W, C] -> [N, 1, 1, C], the mean of each channel."""
     check_not_flattened("global_avg_pool2d", input_tensor)

@@ -48,7 +48,7 @@ def _dropout(input_tensor: Operand, draws: Operand, probability: Value, scale: V
     def compute(x: torch.Tensor, drawn: torch.Tensor, threshold: float, factor: float) -> torch.Tensor:
         return torch.where(drawn < threshold, 0.0, x * factor)
 
-    return Local(compute, rules.elementwise)
+    return Local(compute)
 
 
 @checked_function
@@ -73,7 +73,7 @@ def dropout(
 @operation("bernoulli", kind=Kind.RANDOM, controls="output dtype memory_config", tuning="compute_kernel_config")
 def _bernoulli(input: Operand, draws: Operand) -> Local:
     """1 where the draw is below the input, else 0."""
-    return Local(lambda x, drawn: drawn < x, rules.elementwise)
+    return Local(lambda x, drawn: drawn < x)
 
 
 @checked_function
@@ -192,6 +192,7 @@ def _with_streams(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 @operation(
     kind=Kind.RANDOM,
+    rule=rules.opaque,
     cost=flops_per_element(1),
     precision="data",
     controls="",
@@ -230,7 +231,7 @@ def manual_seed(*, streams: Operand, seeds: Value = 0, user_ids: Value | None = 
             row.scatter_(-1, chosen, torch.where(new == _KEEP, row.gather(-1, chosen), begun))
         return state
 
-    return Local(compute, rules.opaque)
+    return Local(compute)
 
 
 def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tensor:
@@ -246,6 +247,7 @@ def _chosen(users: torch.Tensor | int | None, state: torch.Tensor) -> torch.Tens
 
 @operation(
     kind=Kind.SELECTION,
+    rule=rules.along,
     cost=flops_per_element(_STEPS_OF_A_CANDIDATE),
     precision="data",
     controls="output_tensor",

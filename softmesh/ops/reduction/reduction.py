@@ -24,7 +24,7 @@ from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.placement import dim_labels, rules
-from softmesh.placement.sentences import placed
+from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import DataType, Layout, facts
 from softmesh.tensor.result_shards import cut_anew
 from softmesh.tensor.tensor import Tensor
@@ -115,7 +115,14 @@ def _register(name: str, entry: Reduction) -> None:
         rule = _of_whole_values(rule) if is_turned_over else rule
         return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
-    define.__doc__ = f"{name} of the values times `scalar`, over one dim, several, or (None) all."
+    define.__doc__ = f"""{name} of the values times `scalar`, over one dim, several, or (None) all.
+
+>>> y = ttnn.{name}(split(8, 64, dim=1), dim=1, keepdim=True)
+>>> y.shape, ttnn.placements(y)
+(Shape([8, 1]), (Replicate, {f"Partial({entry.combine})" if entry.combine else "Local"}))
+>>> ttnn.placements(ttnn.{name}(split(8, 64, dim=1), dim=0))
+(Replicate, Shard(0))
+"""
     operation(
         name,
         kind=Kind.REDUCTION,
@@ -206,6 +213,7 @@ def _check_indices_target(definition: Definition, call: BoundCall) -> None:
 
 @operation(
     kind=Kind.SELECTION,
+    rule=rules.reducing,
     native="ArgMaxDeviceOperation",
     cost=flops_per_element(_SCALAR_COMPARISON),
     controls="memory_config output_tensor",
@@ -273,6 +281,7 @@ def _check_topk_indices(values: Operand, at: int, indices: Operand) -> None:
 
 @operation(
     kind=Kind.SELECTION,
+    rule=rules.within,
     native="TopKDeviceOperation",
     cost=flops_per_element(_BITONIC_SORT),
     controls="memory_config output_tensor",
@@ -292,6 +301,10 @@ def topk(
     """Values in order and their indices (uint16, uint32 above 65,535); equal values come in torch's order.
 
     `indices_tensor` has an index for each value, to stand for it in the result.
+
+    >>> values, indices = ttnn.topk(split(32, 64, dim=0), k=4)
+    >>> values.shape, indices.dtype.name, ttnn.placements(values)
+    (Shape([8, 4]), 'UINT16', (Replicate, Shard(0)))
     """
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -311,6 +324,20 @@ def topk(
     return Local(compute, rules.within(d), dtypes=(input_tensor.dtype, of_places))
 
 
+@placed("Split as the operand is; split along the dim it runs along, Local. A partial sum stays one.")
+def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
+    """Linear, and mixing values along `dims`."""
+
+    @rules.labelled(dim_labels.aligned(without=dims, passes=dim_labels.FIRST))
+    def rule(at: rules.Situation) -> rules.Placement:
+        mixed = {dim % len(at.shape) for dim in dims}
+        if isinstance(at.word, rules.Shard) and at.word.dim in mixed:
+            return rules.LOCAL
+        return rules.linear(at)
+
+    return rule
+
+
 def _check_in_tiles(op: str, operand: Operand) -> None:
     if operand.layout is not Layout.TILE:
         raise MeshError(
@@ -320,7 +347,11 @@ def _check_in_tiles(op: str, operand: Operand) -> None:
 
 
 @operation(
-    kind=Kind.SCAN, cost=flops_per_element(1), controls="memory_config dtype out", tuning="disable_compensated_sum"
+    kind=Kind.SCAN,
+    rule=scan_rule,
+    cost=flops_per_element(1),
+    controls="memory_config dtype out",
+    tuning="disable_compensated_sum",
 )
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
@@ -351,6 +382,7 @@ def _check_sorted_into(op: Definition, call: BoundCall) -> None:
 
 @operation(
     kind=Kind.SELECTION,
+    rule=rules.within,
     cost=flops_per_element(16),
     controls="memory_config out",
     precision="native",
@@ -382,7 +414,13 @@ def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
     return args, kwargs | ({"dtype": None} if kwargs.get("out") is not None else {})
 
 
-@operation(kind=Kind.SCAN, cost=flops_per_element(1), controls="dtype memory_config out", rearrange=_as_the_output)
+@operation(
+    kind=Kind.SCAN,
+    rule=rules.within,
+    cost=flops_per_element(1),
+    controls="dtype memory_config out",
+    rearrange=_as_the_output,
+)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
     _check_in_tiles("cumprod", input_tensor)
@@ -396,28 +434,16 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
     return Local(compute, rules.within(at))
 
 
-@placed("Split as the operand is; split along the dim it runs along, Local. A partial sum stays one.")
-def scan_rule(dims: tuple[int, ...]) -> rules.SingleRule:
-    """Linear, and mixing values along `dims`."""
-
-    @rules.labelled(dim_labels.aligned(without=dims, passes=dim_labels.FIRST))
-    def rule(at: rules.Situation) -> rules.Placement:
-        mixed = {dim % len(at.shape) for dim in dims}
-        if isinstance(at.word, rules.Shard) and at.word.dim in mixed:
-            return rules.LOCAL
-        return rules.linear(at)
-
-    return rule
-
-
-@operation(kind=Kind.SCAN, cost=flops_per_element(1), controls="memory_config output")
+@operation(kind=Kind.SCAN, rule=scan_rule, cost=flops_per_element(1), controls="memory_config output")
 def moreh_cumsum(input: Operand, dim: int) -> Local:
     """Running sums along `dim`."""
     at = input.from_end(dim)
     return Local(lambda x: x.cumsum(at), scan_rule((at,)), exact=lambda x: x.cumsum(at))
 
 
-@operation("experimental.intimg", kind=Kind.SCAN, cost=flops_per_element(2), controls="", floats_only=True)
+@operation(
+    "experimental.intimg", kind=Kind.SCAN, rule=scan_rule, cost=flops_per_element(2), controls="", floats_only=True
+)
 def integral_image(input_tensor: Operand) -> Local:
     """[N, H, W, C]: at each pixel the sum of all above and to the left of it, its own row and column included."""
     if input_tensor.rank != 4:
@@ -438,6 +464,7 @@ _LONGEST_BLOCK = 256  # values that one product averages: beyond it, blocks foll
 
 @operation(
     kind=Kind.SCAN,
+    rule=scan_rule,
     cost=flops_per_element(3),
     controls="out memory_config",
     tuning="core_grid compute_kernel_config",
@@ -472,7 +499,7 @@ _NON_ZERO: dict[str, Any] = {
 }
 
 
-@operation(kind=Kind.SELECTION, controls="memory_config", precision="data", results="list[Tensor]")
+@operation(kind=Kind.SELECTION, rule=rules.opaque, controls="memory_config", precision="data", results="list[Tensor]")
 def nonzero(input_tensor: Operand) -> Local:
     """A tensor of four dims -> [how many are not 0, where they are], as uint32.
 
@@ -496,7 +523,7 @@ def nonzero(input_tensor: Operand) -> Local:
             _as_last_of_four(indices),
         ]
 
-    return Local(compute, rules.opaque, **_NON_ZERO)
+    return Local(compute, **_NON_ZERO)
 
 
 def _as_last_of_four(values: torch.Tensor) -> torch.Tensor:
