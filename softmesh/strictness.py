@@ -64,7 +64,10 @@ def listening(listener: Callable[[str, type[SoftmeshWarning]], None]) -> Iterato
 
 
 def warn_or_raise(
-    message: str, warning: type[SoftmeshWarning], error: type[MeshError], at: CallSite | None = None
+    message: str,
+    warning: type[SoftmeshWarning] = SoftmeshWarning,
+    error: type[MeshError] = MeshError,
+    at: CallSite | None = None,
 ) -> None:
     """A warning at the user's line, told once there as Python's own are; under SOFTMESH_STRICT=1 an error.
 
@@ -79,7 +82,7 @@ def doubts_are_heard() -> bool:
     return bool(_LISTENERS) or is_strict()
 
 
-def doubt(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
+def doubt(message: str, warning: type[SoftmeshWarning] = SoftmeshWarning, at: CallSite | None = None) -> None:
     """A warning that is told in strict mode only: right programs may do the same."""
     for listener in _LISTENERS:
         listener(message, warning)
@@ -87,7 +90,7 @@ def doubt(message: str, warning: type[SoftmeshWarning], at: CallSite | None = No
         warn(message, warning, at)
 
 
-def warn(message: str, warning: type[SoftmeshWarning], at: CallSite | None = None) -> None:
+def warn(message: str, warning: type[SoftmeshWarning] = SoftmeshWarning, at: CallSite | None = None) -> None:
     """At the user's line, told once there as Python's own are; in strict mode too."""
     site = at or user_call_site()
     told = _WARNED.setdefault(site.file, {})

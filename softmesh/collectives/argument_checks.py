@@ -13,7 +13,7 @@ from typing import Any
 from softmesh.arguments import Kind, instance_of, is_whole_number
 from softmesh.collectives.semaphores import GlobalSemaphore
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware import SubDeviceId, Topology
 from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import MemoryConfig
@@ -174,8 +174,6 @@ def _check_semaphore(op: str, name: str, semaphore: GlobalSemaphore, mesh: MeshD
         warn_or_raise(
             f"{op}: {name} stands at {semaphore.value} as the call begins: the op counts from 0, and would take what "
             "has not come yet for what has. Call ttnn.reset_global_semaphore_value(semaphore, 0) first.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 
@@ -188,8 +186,6 @@ def check_aliases(op: str, operand: object, received: Mapping[str, Any]) -> None
                     warn_or_raise(
                         f"{op}: {label} is the input tensor too: other chips write into it while this one still sends "
                         "what it holds. Give it memory of its own (ttnn.allocate_tensor_on_device).",
-                        SoftmeshWarning,
-                        MeshError,
                     )
 
 
@@ -202,8 +198,6 @@ def _check_shared(op: str, semaphores: Mapping[str, GlobalSemaphore]) -> None:
             warn_or_raise(
                 f"{op}: {before} and {label} are the same semaphore, which would count for both: make each with a "
                 "ttnn.create_global_semaphore(...) of its own.",
-                SoftmeshWarning,
-                MeshError,
             )
 
 
@@ -225,8 +219,6 @@ def _check_cover(
                 f"{op}: {label} lies on the cores {semaphore.cores}, {shared} of which are among those that the op may "
                 f"run on, {pool}; it takes {needed} at least, and would count in memory that belongs to others. Make "
                 "the semaphore on all of them: ttnn.create_global_semaphore(mesh_device, cores, 0).",
-                SoftmeshWarning,
-                MeshError,
             )
             return  # one tells of all that were made like it
 

@@ -19,7 +19,6 @@ from softmesh.autograd.process_gradients import told_apart
 from softmesh.callsite import RawSite, raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.dispatch.plan import Output, Plan
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import pieces_at
 from softmesh.placement.placements import LOCAL, Replicate
@@ -116,8 +115,6 @@ def _warn_if_summed_again(op: str, gradient: Tensor, axis: int | None, site: Raw
                 f"backward: the gradient that comes to {op} ({resolved(site)}) is the same on {devices} devices along "
                 f"mesh axis {one}, and its backward pass adds it up again: gradients before it are {devices} times too "
                 f"large. Use softmesh.train's {instead}, which hands it on as it is.",
-                SoftmeshWarning,
-                MeshError,
             )
 
 

@@ -15,7 +15,7 @@ from softmesh.diagnosis.unforeseen import told_as_of_the_call
 from softmesh.dispatch.definition import AfterRunning
 from softmesh.dispatch.diagnosis_hooks import HOOKS, PlannedCall
 from softmesh.dispatch.plan import Plan
-from softmesh.errors import MeshError, PartialError, PartialWarning, SoftmeshWarning
+from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
 from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
 from softmesh.tensor.tensor import Tensor
 
@@ -52,17 +52,17 @@ def _tell_of_plan(plan: Plan) -> None:
     elif plan.problem is not None:
         warn_or_raise(plan.problem, PartialWarning, PartialError)
     for remark in plan.remarks:
-        warn_or_raise(remark, SoftmeshWarning, MeshError)
+        warn_or_raise(remark)
 
 
 def _tell_doubts(call: PlannedCall) -> None:
     plan, bound = call.plan, call.bound
     plan_warnings.complete(plan, call.definition, bound)
     for text in () if plan.doubts and is_meant(call.definition, bound) else plan.doubts:
-        doubt(text, SoftmeshWarning)
+        doubt(text)
     for shared in plan.doubts_of_values:
         if shared.holds(bound.data):
-            doubt(shared.text, SoftmeshWarning)
+            doubt(shared.text)
 
 
 def _note_written(call: PlannedCall, made: list[Tensor]) -> None:

@@ -12,7 +12,6 @@ from softmesh.callsite import CallSite, user_call_site
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.dtype import facts
 from softmesh.tensor.joined_columns import (
@@ -138,7 +137,7 @@ class NumberCheck:
                 if is_moved:
                     _STACKS.update((one.storage, stack) for one in made)
                 else:
-                    doubt(stack.text, SoftmeshWarning, stack.site)
+                    doubt(stack.text, at=stack.site)
         for text in self._open_doubts:
             devices = made[0].logical_volume() // max(self._operands[0].logical_volume(), 1)
             _STACKS[made[0].storage] = _Stack(devices, text, user_call_site())
@@ -182,7 +181,6 @@ class NumberCheck:
                 f"{self._op}: nothing changes: {float(before.flatten()[0]):g} should become "
                 f"{float(exact.flatten()[0]):g}, which {made.dtype.name.lower()} does not hold. Count in ttnn.int32, "
                 "ttnn.uint32 or ttnn.float32.",
-                SoftmeshWarning,
             )
 
 

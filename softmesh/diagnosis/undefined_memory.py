@@ -7,7 +7,6 @@ from functools import reduce
 
 from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.placement.pieces import pieces_at
@@ -79,7 +78,7 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
         return
     named = ", ".join(map(repr, _in_whole_mesh(tensor, found[:_SHOWN])))
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    _warn(
+    warn_or_raise(
         f"{what} holds undefined values on {named}{more}: {'rows of it were' if undefined.in_rows else 'it was'} never "
         f"written there by {undefined.op} ({undefined.site}). On silicon this reads what the memory held before; here "
         "it is NaN, or the largest integer. Read the shards that were written with ttnn.get_device_tensors(t), or give "
@@ -87,27 +86,23 @@ def warn_if_undefined(tensor: Tensor, doing: str, among: frozenset[MeshCoordinat
     )
 
 
-def _warn(text: str) -> None:
-    warn_or_raise(text, SoftmeshWarning, MeshError)
-
-
 def _warn_of_memory(undefined: Undefined, doing: str) -> None:
     """Warn of memory whose mark ends with a write."""
     if undefined.is_unwritten:
-        _warn(
+        warn_or_raise(
             f"{doing} memory that nothing was written to since ttnn.{undefined.op} ({undefined.site}). On silicon this "
             "reads what the memory held before; here it is 0. Write to it first (ttnn.copy_host_to_device_tensor, or "
             "as an op's output tensor), or make it with ttnn.zeros."
         )
     elif undefined.is_unreplayed:
-        _warn(
+        warn_or_raise(
             f"{doing} by a trace that has not run yet, captured at {undefined.site}. A capture records calls and runs "
             "none of them: on silicon this reads what the memory held before; here it is what was there, or what the "
             "calls gave. Call ttnn.execute_trace first."
         )
     elif undefined.overwritten is not None:
         replayed, allocated = undefined.overwritten
-        _warn(
+        warn_or_raise(
             f"{doing} memory that a replay has written over ({replayed}): it was allocated"
             f"{f' at {allocated}' if allocated else ''} where the capture that began at {undefined.site} had put a "
             "result that was freed again, and each replay writes that result anew. Here it keeps its values. Allocate "
@@ -133,7 +128,6 @@ def _doubt_part(tensor: Tensor, doing: str) -> None:
         f"{doing}: of the tensor {tuple(tensor.shape)} some was never written since ttnn.{undefined.op} "
         f"({undefined.site}). On silicon that part reads what the memory held before; here it is 0, or made of 0. Read "
         "what was written only (ttnn.slice), or make it with ttnn.zeros.",
-        SoftmeshWarning,
     )
 
 

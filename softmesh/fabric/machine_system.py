@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import cached_property
 from itertools import pairwise
 
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning, ranges_text
+from softmesh.errors import MeshError, NotModelled, ranges_text
 from softmesh.fabric import settings
 from softmesh.fabric.graph_selection import bound_mesh, declared_graph, graph_in_use
 from softmesh.fabric.grid_paths import line_through
@@ -66,7 +66,7 @@ class MachineSystem:
         except MatchError:
             found = self._discovered(graph)
         for text in found.warnings:
-            warn_or_raise(text, SoftmeshWarning, MeshError)
+            warn_or_raise(text)
         return found
 
     def _hosts(self, graph: MeshGraph) -> dict[tuple[int, int], str]:
@@ -113,7 +113,7 @@ class MachineSystem:
         if not self.settings.is_on or self._is_up:
             return
         for text in self.network.warnings:
-            warn_or_raise(text, SoftmeshWarning, MeshError)
+            warn_or_raise(text)
         self._is_up = True
 
     def use_active_fabric(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softmesh.arguments import checked_all, described, refused
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kernels.engine.launch import Launch
 from softmesh.kernels.program.kernel import (
     ComputeConfig,
@@ -101,7 +101,6 @@ def _check_written(tensors: Sequence[Tensor], touched: Touched) -> None:
         doubt(
             f"generic_op returns the last of its {len(tensors)} tensors, and its program has written to none but "
             f"{'another one' if len(written) == 1 else 'others'}. Let the output be the last in io_tensors.",
-            SoftmeshWarning,
         )
 
 

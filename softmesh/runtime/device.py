@@ -18,7 +18,7 @@ import torch
 from softmesh import epoch
 from softmesh.arguments import checked
 from softmesh.cores import CoreCoord, CoreGrid, CoreRange, CoreRangeSet
-from softmesh.errors import ArgumentError, MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import ArgumentError, MeshError, NotModelled
 from softmesh.fabric.system import System
 from softmesh.hardware import NOC, Arch, SubDeviceId
 from softmesh.hardware.fabric_config import FabricNodeId, MeshId
@@ -480,8 +480,6 @@ class MeshDevice(ChipQueries, DeviceQueues):
             warn_or_raise(
                 f"close_mesh_device: the trace capture that began at {recording.site} was never ended: nothing of it "
                 "has run, and nothing can be replayed. Call ttnn.end_trace_capture(mesh_device, trace_id, cq_id).",
-                SoftmeshWarning,
-                MeshError,
             )
         for tell in self.tell_at_close:
             tell()

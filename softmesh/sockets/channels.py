@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from softmesh.callsite import CallSite, RawSite
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.processes.context import DistributedContext, Pending
 from softmesh.processes.wait_report import WaitKind, channel_name
 from softmesh.processes.waits import Wait, waiting
@@ -75,8 +75,6 @@ class LocalChannel:
                 f"close_mesh_device: {len(self._messages)} sent by send_async ({sites}) and never received: "
                 "what the receiver's FIFO holds is lost, and is taken for the next message where the "
                 "socket lives on. Call ttnn.experimental.recv_async(tensor, receiver_socket) once for each.",
-                SoftmeshWarning,
-                MeshError,
             )
 
     def send(self, message: TensorMessage, site: CallSite) -> Iterator[None]:

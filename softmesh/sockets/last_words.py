@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 
 from softmesh.callsite import CallSite, resolved
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.processes.mpi_startup import LAST_LOOKS
 from softmesh.processes.wait_report import WaitKind
 from softmesh.processes.waits import count_messages_with
@@ -105,9 +104,7 @@ def _part_from_sender(sender: _OtherEnd) -> None:
         warn_or_raise(
             f"the end of the program: {left} sent by rank {sender.channel.other_end} with send_async ({site}) and "
             f"never received: {_REMEDY}",
-            SoftmeshWarning,
-            MeshError,
-            site,
+            at=site,
         )
 
 
@@ -128,9 +125,7 @@ def _tell_unreceived(channel: RankChannel, left: int) -> None:
         warn_or_raise(
             f"the end of the program: {left} sent to rank {channel.other_end} by send_async ({site}) and never "
             f"received: {_REMEDY}",
-            SoftmeshWarning,
-            MeshError,
-            site,
+            at=site,
         )
 
 

@@ -16,7 +16,7 @@ from softmesh.arguments import checked, reject_unknown_keywords
 from softmesh.callsite import raw_call_site, user_call_site
 from softmesh.dispatch.call_cache import Call
 from softmesh.dispatch.entry_point import Function
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kinds import Kind
 from softmesh.processes.wait_report import WaitKind
@@ -366,6 +366,4 @@ def _warn_of_full_fifo(op: str, channel: LocalChannel) -> None:
             f"{op}: the send before it put {channel.fifo.buffered} bytes into a FIFO of {channel.fifo.size}, on "
             "devices that this receive needs as well. A chip's queue would not come to the receive, and wait for ever. "
             "Make fifo_size larger, or receive on other devices.",
-            SoftmeshWarning,
-            MeshError,
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from softmesh.agreed_variables import agreed
-from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning, did_you_mean
+from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.strictness import warn_or_raise
 
 if TYPE_CHECKING:
@@ -175,8 +175,6 @@ def _warn_where_two_are_named(request: _SystemRequest) -> None:
         warn_or_raise(
             f"{MOCK_DESCRIPTOR} and {SYSTEM}={request.system} name two machines; the descriptor "
             f"{request.mock_descriptor} is used. Unset one of them.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 

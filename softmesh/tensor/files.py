@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.arguments import checked, described, refused, reject_unknown_keywords
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware import DumpTensorMode
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.mesh import MeshShape
@@ -75,8 +75,6 @@ def _check_values(
     if not is_changed and held.spread is None and list(given.shape) != whole_shape:
         warn_or_raise(
             f"as_tensor: the cache {path} holds a tensor {whole_shape}, and {list(given.shape)} is given. {remedy}",
-            SoftmeshWarning,
-            MeshError,
         )
     elif is_strict():
         made = build()
@@ -84,7 +82,6 @@ def _check_values(
             doubt(
                 f"as_tensor: the cache {path} holds {list(cached.shape)} with other values than the tensor that is "
                 f"given. {remedy}",
-                SoftmeshWarning,
             )
 
 

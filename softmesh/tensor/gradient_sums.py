@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.placement.placements import Partial, Placement, Replicate
 from softmesh.strictness import doubt, doubts_are_heard, warn_or_raise
 
@@ -128,9 +127,7 @@ def doubt_used_before(doing: str, parameters: Mapping[str, Storage]) -> None:
                 "and no backward pass has brought anything since: a second step goes the same way again, and whatever "
                 "else is done to it comes too late. One step for each backward pass, behind all that changes gradients."
             )
-        doubt(
-            f"{doing}: the gradient of {name} holds what the step at {noted.used} used already, {text}", SoftmeshWarning
-        )
+        doubt(f"{doing}: the gradient of {name} holds what the step at {noted.used} used already, {text}")
         return  # one tells of all
 
 
@@ -144,7 +141,6 @@ def doubt_unused(doing: str, parameters: Mapping[str, Storage]) -> None:
                 f"{doing}: it throws away the gradient of {name}, which was neither synchronised nor used by a step "
                 "since backward() brought it. To accumulate gradients, call it behind each step, and not before each "
                 "backward pass.",
-                SoftmeshWarning,
             )
             return
 
@@ -162,7 +158,6 @@ def doubt_sums_of_averages(doing: str, parameters: Mapping[str, Storage]) -> Non
                     f"{doing}: the gradient of {name} was added up over the {n} devices along mesh axis {axis} at "
                     f"{site}, and the loss was the average of each device's own part: it is {n} times the gradient of "
                     f"the average of all. Multiply it by 1/{n}.",
-                    SoftmeshWarning,
                 )
                 return
 
@@ -178,14 +173,12 @@ def doubt_scale(doing: str, combined: Iterable[tuple[str, Storage, int]], averag
                 f"{doing}: the loss was the average of each device's own part along mesh axis {axis}, and the sum of "
                 f"the gradients of {name} is {n} times that of the average of all. Say average=True, or scale the "
                 f"loss by 1/{n}.",
-                SoftmeshWarning,
             )
         elif isinstance(word, Replicate) and average:
             doubt(
                 f"{doing}: all {n} devices along mesh axis {axis} had the same loss, so that they hold contributions "
                 f"to the gradient of {name}: their average is {n} times too small. Say average=False for this axis, "
                 "or enter layers whose weights are split through softmesh.train's broadcast.",
-                SoftmeshWarning,
             )
         else:
             continue
@@ -200,8 +193,6 @@ def warn_if_partly_summed(doing: str, name: str, parameter: Storage, axis: int, 
             f"{doing}: {name} holds what was added up over the {devices} devices along mesh axis {axis} before, at "
             f"{noted.axes[axis]}, and a backward pass has added to it since: a sum makes the first part {devices} "
             "times too large. Synchronise once a step, behind the last backward pass.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 
@@ -211,6 +202,4 @@ def warn_if_summed(doing: str, name: str, known: Axes, axis: int, devices: int) 
             f"{doing}: {name} was added up over the {devices} devices along mesh axis {axis} before, at {known[axis]}, "
             "and no backward pass has brought another since: a second mean changes nothing, a second sum makes it "
             f"{devices} times too large. Synchronise gradients once a step.",
-            SoftmeshWarning,
-            MeshError,
         )

@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary, WeakSet, finalize
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import SoftmeshWarning
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import Shard
 from softmesh.runtime.joins_on_host import pieces_along
@@ -49,7 +48,7 @@ class _OpenJoin:
 
 def _tell_join(seen: dict[str, bool], text: str, site: CallSite) -> None:
     if not seen["meant"]:
-        doubt(text, SoftmeshWarning, site)
+        doubt(text, at=site)
 
 
 _JOINS: WeakKeyDictionary[Storage, _OpenJoin] = WeakKeyDictionary()
@@ -108,7 +107,6 @@ def doubt_cut_pieces(op: str, operands: Sequence[Tensor]) -> None:
         f"{cut.devices} parts of {cut.extent // cut.devices} as they stand: each device takes its part for queries, "
         "keys and values, and has other columns. On the host, put the queries, keys and values of each device side by "
         "side, q0 k0 v0 q1 k1 v1, and split that.",
-        SoftmeshWarning,
     )
 
 

@@ -14,7 +14,6 @@ import torch
 
 from softmesh import value_free
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.dtype import DataType, facts
 from softmesh.tensor.joined_columns import CUTS
@@ -88,7 +87,6 @@ def doubt_wrapped(op: str, exact: torch.Tensor, stored: torch.Tensor, dtype: Dat
         doubt(
             f"{op}: {int(wide[differ][0])} does not fit into {dtype.name.lower()}, and becomes {int(kept[differ][0])} "
             f"({int(differ.sum())} of {kept.numel()} values). {remedy}.",
-            SoftmeshWarning,
         )
 
 
@@ -111,7 +109,6 @@ def doubt_whole(op: str, tensor: Tensor, use: str) -> None:
             f"{op}: the whole numbers that {use} were rounded before: {origin.op} ({origin.site}) made "
             f"{origin.became:g} of {origin.was:g}, because {tensor.dtype.name.lower()} does not hold all whole numbers "
             "that large. Keep places and counts in ttnn.int32 or ttnn.uint32.",
-            SoftmeshWarning,
         )
 
 
@@ -125,5 +122,4 @@ def doubt_nan(tensor: Tensor, doing: str) -> None:
         doubt(
             f"{doing}: {int(data.isnan().sum())} of {data.numel()} values are NaN. The first op that made one, of "
             f"operands without any, is ttnn.{origin.op} ({origin.site}).",
-            SoftmeshWarning,
         )

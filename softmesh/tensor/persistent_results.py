@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet, ref
 
 from softmesh.callsite import RawSite, raw_call_site, resolved
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.strictness import doubt, warn_or_raise
 
 if TYPE_CHECKING:
@@ -164,7 +163,6 @@ def doubt_lost(tensor: Tensor, doing: str) -> None:
             f"{doing}: the values of the tensor {tuple(tensor.shape)} are gone: {lost.op} ({resolved(lost.site)}) was "
             "given a view of it to write into, and its result lies there. Give it a buffer of its own, or read the "
             "result through the tensor that the call returned.",
-            SoftmeshWarning,
         )
 
 
@@ -192,6 +190,4 @@ def warn_if_overwritten(tensor: Tensor, doing: str) -> None:
             f"{doing}: the tensor {tuple(tensor.shape)} is the result of {made.op} ({resolved(made.site)}) in a "
             f"persistent buffer, which {op} ({resolved(site)}) has overwritten since: these are the values of that "
             "call. Use the result before the buffer is used again, or take two buffers in turn.",
-            SoftmeshWarning,
-            MeshError,
         )

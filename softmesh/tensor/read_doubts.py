@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
+from softmesh.errors import PartialError, PartialWarning
 from softmesh.fabric import settings
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
@@ -100,13 +100,11 @@ def doubt_composer(tensor: Tensor, composer: MeshToTensor, doing: str) -> None:
         doubt(
             f"{doing}: the composer for {composer.composed_shape} leaves out what {missing} holds, and the tensor's "
             f"parts lie on {MeshShape(dist.mesh)}: some of it is missing. Give the composer the shape of the mesh.",
-            SoftmeshWarning,
         )
     for axis, split, joined in composer.misplaced(dist, len(tensor.shape)):
         doubt(
             f"{doing}: dim {split} was split over mesh axis {axis}, and the composer puts the shards together along "
             f"dim {joined}: the result is not the tensor that was split. Compose along dim {split}.",
-            SoftmeshWarning,
         )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import SoftmeshWarning
 from softmesh.placement.pieces import stored_index
 from softmesh.strictness import doubt
 from softmesh.tensor.storage import Storage
@@ -84,7 +83,7 @@ _AGGREGATES: weakref.WeakKeyDictionary[Storage, _Use] = weakref.WeakKeyDictionar
 
 def _tell(seen: dict[str, bool], text: str, site: CallSite) -> None:
     if not (seen["cut"] or seen["away"]):
-        doubt(text, SoftmeshWarning, site)
+        doubt(text, at=site)
 
 
 class WatchedTensor(torch.Tensor):

@@ -22,7 +22,7 @@ from softmesh.arguments import checked
 from softmesh.autograd.function import Function
 from softmesh.callsite import raw_call_site, resolved
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.placement.placements import LOCAL, Partial
 from softmesh.runtime.device import MeshDevice
 from softmesh.strictness import warn_or_raise
@@ -78,9 +78,7 @@ def _the_same(op: str, along: int) -> Change:
             f"{dist.devices[along]} devices along mesh axis {along}: each brings its contribution, and {op} takes its "
             "own one for the sum: gradients before it lack what the other devices bring. Put softmesh.train's "
             "broadcast(x, axis) before layers whose weights are split, or leave that argument out.",
-            SoftmeshWarning,
-            MeshError,
-            resolved(site),
+            at=resolved(site),
         )
         words = (LOCAL if axis == along else word for axis, word in enumerate(dist.placements))
         return Tensor.make(

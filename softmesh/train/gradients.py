@@ -18,7 +18,7 @@ from softmesh.autograd.leaves import gradient_tensor
 from softmesh.autograd.process_gradients import apart_among, as_addends
 from softmesh.callsite import user_call_site
 from softmesh.dispatch.operation import OPERATIONS
-from softmesh.errors import ArgumentValueError, MeshError, SoftmeshWarning
+from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.pieces import along_the_mesh
 from softmesh.placement.placements import Partial, Placement, Shard
@@ -93,7 +93,6 @@ def sync_gradients(
         doubt(
             "sync_gradients: all devices agree on every gradient already, and nothing was combined: were they "
             "synchronised before, or did all devices see the same batch?",
-            SoftmeshWarning,
         )
     return Synced(len(combined), count)
 

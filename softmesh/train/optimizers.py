@@ -17,7 +17,6 @@ from softmesh.errors import (
     MeshError,
     PartialError,
     PartialWarning,
-    SoftmeshWarning,
     did_you_mean,
 )
 from softmesh.placement.placements import LOCAL, Partial
@@ -43,8 +42,6 @@ def _warn_if_named_twice(params: dict[str, Tensor]) -> None:
             warn_or_raise(
                 f"{first} and {name} are the same parameter: each step would change it twice by one gradient. Give the "
                 "optimizer each parameter once.",
-                SoftmeshWarning,
-                MeshError,
             )
 
 

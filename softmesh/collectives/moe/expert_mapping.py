@@ -15,7 +15,7 @@ import torch
 from softmesh.collectives.device_groups import Group
 from softmesh.collectives.torch_expressions import gathered
 from softmesh.dispatch.operand import Operand
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.mesh import MeshShape
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, REPLICATE
@@ -88,8 +88,6 @@ class OneHotExpertMapping:
             warn_or_raise(
                 f"{self.op}: expert {unplaced[0]} is chosen, and no device holds it: row {unplaced[0]} of "
                 "expert_mapping_tensor is all zero. Its tokens go nowhere: give each row one 1, at its device.",
-                SoftmeshWarning,
-                MeshError,
             )
 
     def own(self, mapping: torch.Tensor) -> torch.Tensor:

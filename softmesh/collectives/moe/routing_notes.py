@@ -9,7 +9,6 @@ import torch
 
 from softmesh import value_free
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -50,9 +49,7 @@ def warn_of_other_routing(op: str, made: Any, given: dict[str, Any]) -> Any:
         )
     else:
         return made
-    warn_or_raise(
-        f"{op}: the tokens were dispatched at {routing.site}, and this call {what}.", SoftmeshWarning, MeshError
-    )
+    warn_or_raise(f"{op}: the tokens were dispatched at {routing.site}, and this call {what}.")
     return made
 
 

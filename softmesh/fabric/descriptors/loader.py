@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from softmesh.errors import MeshError, SoftmeshWarning, did_you_mean
+from softmesh.errors import MeshError, did_you_mean
 from softmesh.fabric.descriptors.advisory_checks import UNKNOWN_FIELD, advice, unknown_fields
 from softmesh.fabric.descriptors.instances import Instance, Kind, Population, rings_of
 from softmesh.fabric.descriptors.pinnings import Expansion, PinningError
@@ -169,7 +169,7 @@ def load_job_graph(path: str | os.PathLike[str], warns: bool = False) -> MeshGra
     graph = load_mesh_graph(path, runtime=False).without_levels()
     if warns:
         first = errors_of(checked.findings)[0]
-        warn(f"{path}:{first.line}: {first.message}. Before it runs on silicon: {first.fix}.", SoftmeshWarning)
+        warn(f"{path}:{first.line}: {first.message}. Before it runs on silicon: {first.fix}.")
     return graph
 
 

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from softmesh.errors import SoftmeshWarning
 from softmesh.kernels.calls.circular_buffers import fifo_of
 from softmesh.kernels.engine.engine_setup import EngineSetup, Format, agrees
 from softmesh.kernels.engine.fifo import Fifo
@@ -237,7 +236,6 @@ def _tell_unstarted(thread: KernelThread, call: str) -> None:
         f"{call}: unpackers and packer were not set up in this kernel, and on a chip they work with the formats of the "
         "program before. Call compute_kernel_hw_startup(icb0, icb1, ocb) at the start of the kernel. "
         f"[{thread.name}]",
-        SoftmeshWarning,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.noc_address import encode
 from softmesh.kernels.engine.scheduler import KernelThread, here
@@ -122,7 +122,6 @@ class TensorAccessor:
                 f"Page {page_id} of {self.page_size} bytes is not page {page_id} of the buffer at {paged.address}, "
                 f"whose pages have {paged.page_size} bytes and lie {paged.aligned_page_size} apart in each bank: give "
                 "the accessor the page size of the buffer.",
-                SoftmeshWarning,
             )
         return bank, self.bank_base_address + slot * stride
 

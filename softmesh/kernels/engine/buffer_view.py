@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kernels.engine.byte_overlay import ByteOverlay, extents_of, join, over
 from softmesh.mesh import MeshCoordinateRange
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, MeshMemory
@@ -103,7 +103,7 @@ class BufferView(ABC):
             raise MeshError(message)
         self._is_told = True
         if is_strict or not is_plain:
-            warn(message, SoftmeshWarning)
+            warn(message)
 
     @abstractmethod
     def _initial_bytes(self, mesh_slice: MeshSlice) -> ByteOverlay:

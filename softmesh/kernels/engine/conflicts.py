@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kernels.engine.memory_order import PACKET
 from softmesh.strictness import warn_or_raise
 
@@ -39,7 +39,7 @@ class Findings:
         for message, site, is_strict in self._found.values():
             if is_strict:
                 raise MeshError(f"{message} [{site}]")
-            warn_or_raise(message, SoftmeshWarning, MeshError, site)
+            warn_or_raise(message, at=site)
 
     def drop_references(self) -> None:
         self._found.clear()

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from softmesh.cores import CoreCoord
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import BufferType
 from softmesh.kernels.engine.buffer_view import MeshSlice
 from softmesh.kernels.engine.byte_overlay import single_torch_thread
@@ -130,7 +130,6 @@ def _doubt_old_addresses(mesh: MeshDevice, programs: Sequence[Program], touched:
                     f"{memory.buffer_type.name}, which it was given before {memory!r} was allocated there: what lay "
                     "there then was freed. Give the kernel the address of the tensor that it is to use "
                     "(SetRuntimeArgs) before each launch, or keep the tensor.",
-                    SoftmeshWarning,
                 )
 
 

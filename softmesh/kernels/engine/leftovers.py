@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kernels.engine.scheduler import DevicesDiffer
 from softmesh.kernels.engine.worker_core import Core, L1BufferRegion
 from softmesh.runtime.buffers.mesh_memory import MemoryWithLayout, TensorVersion
@@ -91,7 +91,7 @@ class SemaphoreWaits:
 
     def tell(self) -> None:
         for message in self._stale.values():
-            warn_or_raise(message, SoftmeshWarning, MeshError)
+            warn_or_raise(message)
 
 
 def remember(values: dict[Place, tuple[Met, int]]) -> None:
@@ -111,7 +111,7 @@ def tell_open_connections(chips: Iterable[SimulatedChip]) -> None:
                 )
                 if chip.is_strict:
                     raise MeshError(message)
-                warn_or_raise(message, SoftmeshWarning, MeshError)
+                warn_or_raise(message)
 
 
 def tell_undrained(chips: Iterable[SimulatedChip]) -> None:
@@ -138,11 +138,10 @@ def _tell_pages_left(fifo: Fifo, where: str, is_strict: bool) -> None:
         )
         if is_strict:
             raise MeshError(message)
-        warn_or_raise(message, SoftmeshWarning, MeshError)
+        warn_or_raise(message)
     elif is_strict and (fifo.popped or consumer is None):
         taken = "that nobody ever takes from" if consumer is None else f"of which {fifo.popped} were popped"
         doubt(
             f"The program ends with {fifo.available} of {fifo.pushed} pages in {where}, {taken}. Was a "
             f"cb_pop_front({fifo.index}, n) forgotten?",
-            SoftmeshWarning,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt
 from softmesh.tensor.dtype import FACTS, DataType
 
@@ -54,7 +53,6 @@ def check_stored(thread: KernelThread, call: str, content: Content, target: Cont
         doubt(
             f"{call}: a page of a tensor of {content.dtype} goes to a tensor of {target.dtype} as it is, which takes "
             f"its bytes for other numbers. Convert it with typecast_tile. [{thread.name}]",
-            SoftmeshWarning,
         )
 
 
@@ -64,4 +62,4 @@ def tell_other_format(thread: KernelThread, kind: str, message: str, dtypes: tup
     if (one.bits, one.is_block) != (other.bits, other.is_block):
         thread.complain(kind, message)
     elif one.is_float or other.is_float:
-        doubt(f"{message} [{thread.name}]", SoftmeshWarning)
+        doubt(f"{message} [{thread.name}]")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kernels.engine.memory_order import LASTING, Access
 from softmesh.kernels.engine.page_contents import Content, check_stored
 from softmesh.kernels.engine.scheduler import Carried
@@ -149,8 +149,7 @@ class Transfers:
                 "The kernel ends while a semaphore that it raised on another core may still be on its way: it may come "
                 "when the next program has set it back. Call noc_async_atomic_barrier() at the end. "
                 f"[{self.thread.name}]",
-                SoftmeshWarning,
-                self.thread.kernel.site,
+                at=self.thread.kernel.site,
             )
 
     def _end(self, keys: Iterable[tuple[Endpoint, int]]) -> None:

@@ -15,7 +15,6 @@ import torch
 from softmesh import value_free
 from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt, is_strict
 from softmesh.tensor.tensor import Tensor
 
@@ -144,6 +143,5 @@ def _doubt(op: str, owners: PageOwners, reader: Place, page: int, does: str) -> 
         doubt(
             f"{op}: user {user} {does} page {page}, which was its own and has gone to user {other} since: what it held "
             f"is written over. Give user {other} a page that is free, or take the page out of the row of user {user}.",
-            SoftmeshWarning,
         )
     return other is not None

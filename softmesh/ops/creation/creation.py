@@ -19,7 +19,7 @@ from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import ArgumentError, ArgumentValueError, MeshError, SoftmeshWarning
+from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.kinds import Kind
 from softmesh.placement import dim_labels, rules
@@ -79,8 +79,6 @@ def _check_fit(where: str, value: float, dtype: DataType) -> None:
         warn_or_raise(
             f"{where}: {value} does not fit into {dtype.name.lower()}, and each element becomes another number: use a "
             "number that the dtype holds, or a wider dtype.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 

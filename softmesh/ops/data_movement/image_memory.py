@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from softmesh.cores import CoreCoord, CoreRange, CoreRangeSet, num_cores_to_corerangeset
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.hardware import Op2DL1Full, Op2DSliceConfig
 from softmesh.hardware.memory_config import (
     DRAM_MEMORY_CONFIG,
@@ -75,8 +74,6 @@ def asked_memory(op: str, in_l1: bool, asked: MemoryConfig | None) -> MemoryConf
         warn_or_raise(
             f"{op}: memory_config is ignored: the input comes from DRAM or the host, is worked on in slices, and the "
             "result goes to DRAM, interleaved. Move it with ttnn.to_memory_config, or bring the input to L1 first.",
-            SoftmeshWarning,
-            MeshError,
         )
     return None
 

@@ -14,7 +14,7 @@ import torch
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
+from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.program_configs import PagedCacheGeometryOverride
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_write_rows
@@ -319,7 +319,6 @@ def _doubt_shared(op: str, places: torch.Tensor, is_written: torch.Tensor, what:
                 doubt(
                     f"{op}: {what}, by the page_table: on silicon whichever core comes last wins. Give each page to "
                     "one user and one place, and -1 to those who write nothing.",
-                    SoftmeshWarning,
                 )
                 return
 

@@ -19,7 +19,7 @@ from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import BoundCall
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DProgramConfig, MatmulProgramConfig
 from softmesh.kinds import Kind
@@ -45,8 +45,6 @@ def check_own_output(op: Definition, call: BoundCall) -> None:
         warn_or_raise(
             f"{op.name}: the output tensor is one of the factors: on silicon cores overwrite tiles that others still "
             "read. Give it memory of its own, or leave it out.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 

@@ -11,7 +11,7 @@ from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
-from softmesh.errors import MeshError, SoftmeshWarning
+from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.ops.elementwise.in_place import overwriting
@@ -163,8 +163,6 @@ def _warn_of_rows_left_out(op: str, mask: torch.Tensor) -> None:
         warn_or_raise(
             f"{op}: of a mask that is not causal the chip reads the first row for all, and this one has a row for each "
             "row of scores: pass causal_mask=True (scale_mask_softmax: is_causal_mask=True), or add it with ttnn.add.",
-            SoftmeshWarning,
-            MeshError,
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from softmesh.arguments import checked, checked_int, described, refused
 from softmesh.callsite import raw_call_site, resolved
-from softmesh.errors import MeshError, NotModelled, SoftmeshWarning
+from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import TensorMemoryLayout
 from softmesh.mesh import MeshCoordinate, MeshShape
@@ -260,8 +260,6 @@ class MeshBuffer:
                 f"{doing}: {self!r} is memory that nothing was written to{where} since MeshBuffer.create "
                 f"({held.site}). On silicon this reads what the memory held before; here it is 0. Write to it first "
                 "(EnqueueWriteMeshBuffer), or let a workload fill it.",
-                SoftmeshWarning,
-                MeshError,
             )
 
     def device(self) -> MeshDevice:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import ref
 
 from softmesh.callsite import CallSite, user_call_site
-from softmesh.errors import MeshError, SoftmeshWarning
 from softmesh.runtime.memory.pool import next_number
 from softmesh.strictness import warn_or_raise
 
@@ -70,6 +69,4 @@ def _warn_of_lost_semaphore(trace: Trace, allocation: Allocation) -> None:
         f"of {allocation.label} now, allocated at {allocation.site}. On silicon each damages the other: the op waits "
         "for ever, or does not wait at all. Keep what ttnn.create_global_semaphore(...) returned until "
         "ttnn.release_trace.",
-        SoftmeshWarning,
-        MeshError,
     )

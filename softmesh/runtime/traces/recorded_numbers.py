@@ -22,7 +22,6 @@ import numpy as np
 import torch
 
 from softmesh.callsite import CallSite, is_ours, user_call_site
-from softmesh.errors import SoftmeshWarning
 from softmesh.strictness import doubt
 
 _MOST_VARIABLES = 16
@@ -123,7 +122,6 @@ def doubt_changed(numbers: Iterable[RecordedNumber], others: Iterable[RecordedNu
                 f"was recorded with {recorded.argument}={recorded.number}: a trace keeps the Python numbers of its "
                 "calls, and each replay writes to the same place. Give the place as a tensor and write it before each "
                 "replay, or capture a trace for each place.",
-                SoftmeshWarning,
             )
             break
 
