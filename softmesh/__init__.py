@@ -94,6 +94,7 @@ with _collector_paused():
     from softmesh.ops import catalogue as _catalogue
     from softmesh.ops.creation.creation import arange, empty, full, ones, rand, zeros
     from softmesh.ops.data_movement.layout_conversion import assign, copy, to_dtype
+    from softmesh.ops.define_op import define_op
     from softmesh.ops.embedding.embedding import EmbeddingsType
     from softmesh.ops.public_names import DOTTED as _DOTTED
     from softmesh.ops.public_names import TOP as _TOP

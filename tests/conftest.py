@@ -35,6 +35,7 @@ for _name in list(os.environ):
         del os.environ[_name]
 
 import softmesh as ttnn  # noqa: E402  (it reads the environment)
+from softmesh.dispatch.operation import OPERATIONS  # noqa: E402
 from softmesh.runtime.device_lifecycle import open_meshes  # noqa: E402
 
 # A run of the suite says the same of the same code, however busy the machine. To look for more, let chance choose:
@@ -65,6 +66,16 @@ def environment_as_before() -> Iterator[None]:
     if os.environ != before:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
+def ops_as_before() -> Iterator[None]:
+    """What a test defines as an op of its own ends with it."""
+    count = len(OPERATIONS)
+    yield
+    if len(OPERATIONS) != count:
+        for name in list(OPERATIONS)[count:]:
+            del OPERATIONS[name]
 
 
 @pytest.fixture(scope="session")

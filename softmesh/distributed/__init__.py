@@ -14,6 +14,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from softmesh.dispatch.operation import OPERATIONS, Operation
+
 
 def __getattr__(name: str) -> object:
     """The unified op of that name, or one of TT-NN's names for meshes."""
@@ -25,7 +27,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r} yet")
     found = importlib.import_module(f"{__name__}.described_ops").described().get(name)
     if found is None:
-        found = getattr(sys.modules[__name__.partition(".")[0]], name)
-        found = importlib.import_module(f"{__name__}.generic_ops").unified(found)
+        named = getattr(sys.modules[__name__.partition(".")[0]], name, None) or OPERATIONS.get(name)
+        if named is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = importlib.import_module(f"{__name__}.generic_ops").unified(named)
+        if isinstance(named, Operation) and named.definition.namespace != "ttnn":
+            return found  # a user's own op, which may be defined anew
     globals()[name] = found
     return found

@@ -235,6 +235,7 @@ from softmesh.ops.creation.creation import (
 )
 from softmesh.ops.data_movement.layout_conversion import copy as copy, to_dtype as to_dtype
 from softmesh.ops.data_movement.resharding import move as move, reallocate as reallocate
+from softmesh.ops.define_op import define_op as define_op
 from softmesh.ops.device_operations import (
     DistributedLayerNormStage as DistributedLayerNormStage,
     LayerNormDeviceOperation as LayerNormDeviceOperation,

@@ -98,10 +98,10 @@ def _choices(given: CallDescription, dims: DimLabels, devices: int, is_pointwise
         terms=dims.terms,
         names=given.short_names,
     )
+    yield from (choice if is_pointwise else replace(choice, takes_uneven=False) for choice in splits)
     for at in dims.unread:
         needs = tuple(SUM if at == i else REPLICATE for i in range(len(own)))
         yield Choice(f"contributions of {given.short_names[at]}", needs, REPLICATE)
-    yield from (choice if is_pointwise else replace(choice, takes_uneven=False) for choice in splits)
 
 
 def _divides(label: str, labelled: Sequence[Labels], shapes: Sequence[Extents], devices: int) -> bool:
@@ -193,12 +193,11 @@ class UnifiedNamespace:
 
 
 @cache
-def _unified(plain: str) -> Unified:
+def _unified(plain: Operation) -> Unified:
     """The one unified form of a plain op, under whatever name it is asked for."""
-    short = plain.rpartition(".")[2]
-    own = described().get(short)
-    is_it = isinstance(own, Unified) and own.plain.name == plain
-    return own if is_it else Unified(plain, describe, shape_of)  # type: ignore[return-value]
+    own = described().get(plain.name.rpartition(".")[2])
+    is_it = isinstance(own, Unified) and own.plain.name == plain.name
+    return own if is_it else Unified(plain.name, describe, shape_of)  # type: ignore[return-value]
 
 
 def unified(found: object) -> object:
@@ -210,7 +209,7 @@ def unified(found: object) -> object:
             "placement."
         )
     if isinstance(found, Operation):
-        return _unified(found.name)
+        return _unified(found)
     if isinstance(found, ModuleType) and any(isinstance(held, Operation) for held in vars(found).values()):
         return UnifiedNamespace(found)
     return found

@@ -216,22 +216,43 @@ def _label_pairs(
 
 
 def spelled(text: str, *, passes: Sequence[Sequence[int]] = (), sums: str = "sum") -> LabelsOf:
-    """Label by a text, "m k, k n -> m n", from the last dims on; `_` is a dim without a label.
+    """Label by a text, "m k, k n -> m n", from the last dims on; `_` is a dim without a label, `*rows` several.
 
     A label that the result does not have is combined by `sums`.
     """
     given, _, made = text.partition("->")
-    operands, result = [_words(one) for one in given.split(",")], _words(made)
-    over = {label: sums for own in operands for label in own if label is not None and label not in result}
+    operands, words_of_result = [_words(one) for one in given.split(",")], _words(made)
 
     def labels(shapes: Shapes, results: Sequence[Extents]) -> DimLabels:
         own = tuple(
             None if shape is None else _fitted(words, len(shape))
             for words, shape in zip((*operands, *((),) * len(shapes)), shapes, strict=False)
         )
-        return DimLabels(own, _fitted(result, len(results[0])), over, tuple(map(frozenset, passes)))
+        result = _fitted(words_of_result, len(results[0]))
+        over = {label: sums for one in own for label in one or () if label is not None and label not in result}
+        return DimLabels(own, result, over, tuple(map(frozenset, passes)))
 
     return labels
+
+
+def without_single(labels_of: LabelsOf) -> LabelsOf:
+    """Label as another rule, but no dims of one element, which are broadcast."""
+
+    def labels(shapes: Shapes, results: Sequence[Extents]) -> DimLabels:
+        found = labels_of(shapes, results)
+        own = tuple(
+            None if labels is None else _of_several(labels, shape or ())
+            for labels, shape in zip(found.operands, shapes, strict=True)
+        )
+        left = {label for labels in own for label in labels or ()}
+        sums = {label: op for label, op in found.sums.items() if label in left}
+        return found._replace(operands=own, result=_of_several(found.result, results[0]), sums=sums)
+
+    return labels
+
+
+def _of_several(labels: Labels, shape: Extents) -> Labels:
+    return tuple(None if n == 1 else label for label, n in zip(labels, shape, strict=True))
 
 
 def _words(text: str) -> Labels:
@@ -239,5 +260,8 @@ def _words(text: str) -> Labels:
 
 
 def _fitted(words: Labels, rank: int) -> Labels:
+    if words and words[0] is not None and words[0].startswith("*"):  # any number of dims, named from the last one on
+        others = max(rank - len(words) + 1, 0)
+        words = (*(f"{words[0]} {dim - others}" for dim in range(others)), *words[1:])
     missing = rank - len(words)
     return (None,) * missing + words if missing >= 0 else words[-missing:]

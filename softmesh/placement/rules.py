@@ -29,6 +29,7 @@ from softmesh.placement.dim_labels import (
     named_dims,
     table,
     unlabelled,
+    without_single,
     without_sums,
 )
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Shard, placed
@@ -501,6 +502,44 @@ def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
         return found.pop() if len(found) == 1 else LOCAL
 
     return rule
+
+
+@placed("Split as the operands are along dims that it keeps; a split dim that it adds up over leaves a Partial sum.")
+def by_labels(labels_of: LabelsOf) -> SingleRule:
+    """An op that works alike along each label: split there, a device makes its part of the result, or of a sum."""
+
+    @labelled(without_single(labels_of))
+    def rule(at: Situation) -> Placement:
+        dims = labels_of(at.shapes, at.out_shapes)
+        partials = [index for index, word in enumerate(at.words) if isinstance(word, Partial)]
+        if partials:
+            return _passing(at, partials, dims)
+        split = {
+            (own[word.dim], shape[word.dim], word)
+            for word, own, shape in zip(at.words, dims.operands, at.shapes, strict=True)
+            if isinstance(word, Shard) and own is not None and shape is not None
+        }
+        label, extent, word = next(iter(split))
+        if label is None or any(other[:2] != (label, extent) for other in split):
+            return LOCAL
+        if label in dims.result:
+            to = dims.result.index(label)
+            return word.at(to) if at.out_shape[to] == extent else LOCAL  # it may be broadcast along its own split
+        refuse_uneven(word, "a sum")
+        having = [other for other, own in zip(at.words, dims.operands, strict=True) if label in (own or ())]
+        return Partial(dims.sums[label]) if all(isinstance(other, Shard) for other in having) else LOCAL
+
+    return rule
+
+
+def _passing(at: Situation, partials: Sequence[int], dims: DimLabels) -> Placement:
+    """The contribution that comes of contributions, beside operands that all devices share."""
+    word = at.words[partials[0]]
+    assert isinstance(word, Partial)
+    others = {other for index, other in enumerate(at.words) if index not in partials}
+    if frozenset(partials) in dims.passes and word.op in LINEAR_OPS and others <= {None, REPLICATE}:
+        return word
+    raise UsesPartial(partials[0])
 
 
 def among(at: Situation, operands: Sequence[int], rule: SingleRule) -> Placement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from softmesh.dispatch.operation import OPERATIONS
 from softmesh.fabric import settings
 from softmesh.hardware import FabricConfig
 from softmesh.planner.chosen_layout import ChosenLayout
@@ -14,8 +15,14 @@ from softmesh.planner.program.file_parts import MASKS
 from softmesh.planner.program.function_text import LayerFunction
 from softmesh.planner.program.python_text import call_lines
 
-IMPORTS = ("import sys", "", "import safetensors.torch", "import torch", "", "import ttnn", "")
+_PACKAGES = ("import sys", "", "import safetensors.torch", "import torch", "", "import ttnn")
 CLOSING = "        ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)\n"
+
+
+def import_lines(graph: OpGraph) -> list[str]:
+    """Import packages, and the modules of ops that users have defined."""
+    modules = {OPERATIONS[node.op].definition.namespace for node in graph.nodes} - {"ttnn", "softmesh"}
+    return [*_PACKAGES, *(f"import {module}" for module in sorted(modules)), ""]
 
 
 def is_shared(move: Move, graph: OpGraph, layers: Sequence[tuple[int, int]]) -> bool:

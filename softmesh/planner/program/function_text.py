@@ -17,7 +17,7 @@ from softmesh.planner.op_graph import OpGraph, Role
 from softmesh.planner.program.layer_functions import Block, Layers
 from softmesh.planner.program.leaf_patterns import leaf_word, pattern_of
 from softmesh.planner.program.plan_calls import PlanCall, PlanCalls
-from softmesh.planner.program.python_text import Names, Unwritable, call_lines, literal, quoted
+from softmesh.planner.program.python_text import Names, Unwritable, call_lines, literal, quoted, spelled
 from softmesh.planner.program.symbols import Symbol
 from softmesh.tensor.dtype import facts
 
@@ -62,7 +62,7 @@ class FunctionText:
             wanted = f"{source if source.isidentifier() else leaf_word(call.args[0].hint)}_{done}"
         else:
             wanted = self._called_after(call)
-        head, comment = f"ttnn.{call.op.name}", self._comment(call)
+        head, comment = spelled(call.op), self._comment(call)
         if not self._used.isdisjoint(call.results):
             made = [self.names.free(wanted) for _ in call.results]
             self.told.update(zip(call.results, made, strict=True))

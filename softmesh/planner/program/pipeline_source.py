@@ -11,7 +11,7 @@ from softmesh.planner.chosen_layout import ChosenLayout
 from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphValue, OpGraph
-from softmesh.planner.program.file_opening import CLOSING, IMPORTS, function_blocks, is_shared, opening_lines
+from softmesh.planner.program.file_opening import CLOSING, function_blocks, import_lines, is_shared, opening_lines
 from softmesh.planner.program.file_parts import PIPELINE, PROGRAM, SPREADING, random_values
 from softmesh.planner.program.function_text import FunctionText, LayerFunction, write_parts
 from softmesh.planner.program.layer_functions import Block, blocks_of, parts_of
@@ -135,7 +135,7 @@ def _heading(plan: ChosenLayout) -> Iterator[str]:
     yield f"Predicted: {time(plan.seconds)} {pace}; {held}."
     yield '"""'
     yield ""
-    yield from IMPORTS
+    yield from import_lines(plan.problem.graph)
     yield f"WHOLE = {literal(plan.opening.shape)}"
     yield f"MESH = {literal(plan.mesh_shape)}  # of each stage"
     yield f"ORDER = {literal(_order(plan))}  # the submesh of each stage: next to the one before"

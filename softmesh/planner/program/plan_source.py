@@ -10,8 +10,8 @@ from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import GraphValue, OpGraph, Role
 from softmesh.planner.program.file_opening import (
     CLOSING,
-    IMPORTS,
     function_blocks,
+    import_lines,
     is_shared,
     needs_fabric,
     opening_lines,
@@ -63,7 +63,7 @@ def _heading(plan: ChosenLayout) -> Iterator[str]:
     yield f"{size(plan.memory)} of {size(plan.problem.memory_bytes)} on each device."
     yield '"""'
     yield ""
-    yield from IMPORTS
+    yield from import_lines(plan.problem.graph)
     yield f"MESH = {literal(plan.mesh_shape)}"
     yield from precision_lines(plan.problem.graph)
 

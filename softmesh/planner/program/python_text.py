@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from softmesh.cores import CoreGrid
+from softmesh.dispatch.entry_point import EntryPoint
 from softmesh.hardware.activation import UnaryWithParam
 from softmesh.hardware.convolution_configs import Conv2dConfig
 from softmesh.hardware.enums import DataType, Layout
@@ -25,6 +26,12 @@ _MEMORY = {"DRAM_MEMORY_CONFIG": DRAM_MEMORY_CONFIG, "L1_MEMORY_CONFIG": L1_MEMO
 
 class Unwritable(Exception):
     """A value that no source stands for."""
+
+
+def spelled(op: EntryPoint) -> str:
+    """Return the name by which a file calls an op: TT-NN's, or that of the module of a user's own."""
+    name = op.python_fully_qualified_name
+    return f"ttnn.{op.name}" if name.startswith("softmesh.") else name
 
 
 def literal(value: Any) -> str:
