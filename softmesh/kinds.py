@@ -51,6 +51,7 @@ class Kind(Enum):
     POINT_TO_POINT = "point_to_point"
     REDUCE = "reduce"  # to one device
     REDUCE_SCATTER = "reduce_scatter"
+    SHIFT = "shift"  # from each device to the next
 
     # Moves values between the host and devices.
     HOST_FILL = "host fill"  # with values that the host makes: full, rand
@@ -115,7 +116,7 @@ def _from(first: Kind, last: Kind) -> frozenset[Kind]:
 
 
 _MOVEMENTS = _from(Kind.CACHE, Kind.RESHAPE)
-_EXCHANGES = _from(Kind.ALL_BROADCAST, Kind.REDUCE_SCATTER)
+_EXCHANGES = _from(Kind.ALL_BROADCAST, Kind.SHIFT)
 _SUMS = frozenset({Kind.ALL_REDUCE, Kind.REDUCE, Kind.REDUCE_SCATTER})
 _KEEPING = _SUMS | {Kind.ALL_BROADCAST, Kind.ALL_GATHER, Kind.BROADCAST, Kind.PARTITION}
 _HOST_TRANSFERS = _from(Kind.HOST_FILL, Kind.HOST_WRITE)

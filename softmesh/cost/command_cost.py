@@ -37,4 +37,4 @@ class CommandCost(NamedTuple):
 
 
 FREE = CommandCost(0.0, 0.0, 0.0, Bound.DISPATCH, "free", is_measured=True)
-UNPRICED = FREE._replace(law="no price: no op of this name is known", is_measured=False)
+UNPRICED = FREE._replace(law="no price: it tells of no tensor", is_measured=False)

@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from softmesh.cost.link_costs import Line
 from softmesh.cost.mesh_lines import lines_of, takes_ring
-from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.op_workloads import bytes_of
 from softmesh.cost.timeline import DirectedLink, Traffic
 from softmesh.errors import MeshError
 from softmesh.fabric.machine_system import MachineSystem
 from softmesh.fabric.mesh_graph import Node
+from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.runtime.commands import Command
 from softmesh.runtime.device import MeshDevice
@@ -90,11 +90,8 @@ def _elastic_lanes(device: MeshDevice, one: int, other: int) -> list[list[Direct
 # Which devices talk, and how many bytes go from one neighbour to the next.
 
 
-_A_SEND = "experimental.send"
-
-
 def _sends(command: Command) -> bool:
-    return command.name.startswith(_A_SEND) or family_of(command.name) is Family.EXCHANGE
+    return command.kind is Kind.SEND or command.kind.is_exchange
 
 
 def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, float, int | None]]:
@@ -102,14 +99,14 @@ def _hops_of(command: Command, device: MeshDevice) -> Iterator[tuple[int, int, f
     if not command.inputs:
         return
     held, arguments = float(bytes_of(command.inputs[0].spec)), command.arguments
-    if command.name.startswith(_A_SEND):
+    if command.kind is Kind.SEND:
         yield from ((one, other, held, 1) for one, other in _socket_pairs(arguments, device))
         return
     pair = _pair_of(arguments, device)
     if pair is not None:
         yield *pair, held, _wanted_links(command)
         return
-    algorithm = next((rule for word, rule in _ALGORITHMS if word in command.name), _gathered)
+    algorithm = _ALGORITHMS.get(command.kind, _gathered)
     made = float(bytes_of(command.outputs[0].spec)) if command.outputs else held
     for axis, line in _axes(device, arguments.get("cluster_axis")):
         is_ring = takes_ring(line, arguments.get("topology"))
@@ -189,16 +186,15 @@ def _broadcast(devices: int, is_ring: bool, given: float, made: float) -> Hops:
         yield here, here + 1, given
 
 
-def _passed_around(devices: int, is_ring: bool, given: float, made: float) -> Hops:
-    """Everybody passes blocks on to the next, until all have seen all."""
+def _shifted(devices: int, is_ring: bool, given: float, made: float) -> Hops:
     for here in range(devices if is_ring else devices - 1):
-        yield here, (here + 1) % devices, given * (devices - 1)
+        yield here, (here + 1) % devices, given
 
 
 def _at_the_edges(devices: int, is_ring: bool, given: float, made: float) -> Hops:
-    """Neighbours exchange what one of them has more of afterwards."""
+    """Neighbours exchange what one of them has more of before or afterwards."""
     for here, there in _neighbours(devices, is_ring):
-        yield here, there, max(made - given, 0.0) / 2
+        yield here, there, abs(made - given) / 2
 
 
 def _spread_out(devices: int, is_ring: bool, piece: float) -> Hops:
@@ -215,15 +211,11 @@ def _neighbours(devices: int, is_ring: bool) -> Iterator[tuple[int, int]]:
         yield there, here
 
 
-_ALGORITHMS: tuple[tuple[str, Callable[[int, bool, float, float], Hops]], ...] = (
-    ("reduce_scatter", _scattered),
-    ("matmul_rs", _scattered),
-    ("all_reduce", _reduced),
-    ("all_to_all", _exchanged),
-    ("ring_", _passed_around),
-    ("neighbor_pad", _at_the_edges),
-    ("halo", _at_the_edges),
-    ("all_broadcast", _gathered),
-    ("broadcast", _broadcast),
-    ("all_gather", _gathered),
-)
+_ALGORITHMS: dict[Kind, Callable[[int, bool, float, float], Hops]] = {  # of others `_gathered`
+    Kind.REDUCE_SCATTER: _scattered,
+    Kind.ALL_REDUCE: _reduced,
+    Kind.ALL_TO_ALL: _exchanged,
+    Kind.BROADCAST: _broadcast,
+    Kind.NEIGHBOURS: _at_the_edges,
+    Kind.SHIFT: _shifted,
+}

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from softmesh.cost.laws.elements import STEP
 from softmesh.cost.link_costs import Line
 from softmesh.cost.mesh_lines import is_two_dimensional, takes_ring
-from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.workloads import (
     TILE,
     TILE_BYTES,
@@ -28,20 +27,22 @@ from softmesh.cost.workloads import (
 from softmesh.hardware import MathFidelity
 from softmesh.hardware.enums import BufferType, Layout
 from softmesh.hardware.memory_config import TensorMemoryLayout
+from softmesh.kinds import Kind
 from softmesh.systems.chip import Chip
 from softmesh.tensor.dtype import FACTS
 from softmesh.tensor.spec import TensorSpec
 
 _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, MathFidelity.HiFi4: 4}
-_EXCHANGES = (
-    ("all_reduce", "all_reduce"),
-    ("reduce_scatter", "reduce_scatter"),
-    ("reduce_to_root", "reduce_scatter"),
-    ("all_to_all", "all_to_all"),
-    ("all_gather", "all_gather"),
-    ("broadcast", "all_gather"),
+NO_WORK = frozenset(
+    {Kind.FINISH, Kind.RECORD_EVENT, Kind.SYNCHRONIZE_EVENT, Kind.WAIT_FOR_EVENT, *(one for one in Kind if one.is_note)}
 )
-_PAIRWISE = ("point_to_point", "neighbor_pad", "slice_reshard")
+_LAWS = {
+    Kind.ALL_REDUCE: "all_reduce",
+    Kind.REDUCE: "reduce_scatter",
+    Kind.REDUCE_SCATTER: "reduce_scatter",
+    Kind.ALL_TO_ALL: "all_to_all",
+}
+_PAIRWISE = (Kind.POINT_TO_POINT, Kind.NEIGHBOURS, Kind.SHIFT)
 
 
 class OpCall(NamedTuple):
@@ -52,6 +53,7 @@ class OpCall(NamedTuple):
     """
 
     op: str
+    kind: Kind
     operands: tuple[TensorSpec, ...]
     results: tuple[TensorSpec, ...]
     arguments: Mapping[str, Any]
@@ -62,14 +64,16 @@ class OpCall(NamedTuple):
 
 def workload_of(call: OpCall, chip: Chip) -> Workload | None:
     """What the call asks of each device."""
-    family = family_of(call.op)
-    if not call.operands and not call.results and family is not Family.LAUNCH:
+    kind = call.kind
+    if kind in (Kind.PROGRAM, Kind.REPLAY):
+        return _launch(chip)
+    if kind in NO_WORK or not (call.operands or call.results):
         return None
-    return _MAKERS[family](call, chip)
-
-
-def _nothing(call: OpCall, chip: Chip) -> None:
-    return None
+    if kind.is_exchange:
+        return _exchange(call, chip)
+    if kind.is_movement or kind is Kind.HOST_FILL:
+        return _movement(call, chip)
+    return _MAKERS.get(kind, _elements)(call, chip)
 
 
 def _launch(chip: Chip) -> Dispatch:
@@ -269,7 +273,6 @@ def _attention(call: OpCall, chip: Chip) -> Chain | Elements:
 
 
 def _exchange(call: OpCall, chip: Chip) -> Workload | None:
-    name = call.op.rpartition(".")[2]
     inputs = call.operands or call.results
     lines = call.lines
     axis = call.arguments.get("cluster_axis")
@@ -278,9 +281,9 @@ def _exchange(call: OpCall, chip: Chip) -> Workload | None:
     links = call.arguments.get("num_links")
     parts = []
     held = bytes_of(inputs[0])
-    op = next((law for word, law in _EXCHANGES if word in name), "all_gather")
+    op = _LAWS.get(call.kind, "all_gather")
     for line in chosen:
-        if any(word in name for word in _PAIRWISE):
+        if call.kind in _PAIRWISE:
             line = line._replace(devices=2, is_ring=False)
         wanted = call.arguments.get("topology")
         size = held * line.devices if op == "all_gather" else held
@@ -299,7 +302,7 @@ def _exchange(call: OpCall, chip: Chip) -> Workload | None:
         held = size if op == "all_gather" else held // line.devices if op == "reduce_scatter" else held
     if not parts:
         return None
-    return parts[0] if len(parts) == 1 else Chain(name, tuple(parts))
+    return parts[0] if len(parts) == 1 else Chain(call.op.rpartition(".")[2], tuple(parts))
 
 
 def _host_write(call: OpCall, chip: Chip) -> HostTransfer:
@@ -322,16 +325,12 @@ def _message(call: OpCall, chip: Chip) -> Exchange:
     return Exchange("all_gather", chip, 2, links, False, 2 * max(size, 1), is_2d=is_two_dimensional())
 
 
-_MAKERS: dict[Family, Callable[[OpCall, Chip], Workload | None]] = {
-    Family.EXCHANGE: _exchange,
-    Family.PRODUCT: _product,
-    Family.CONVOLUTION: _convolution,
-    Family.ATTENTION: _attention,
-    Family.ELEMENTS: _elements,
-    Family.MOVEMENT: _movement,
-    Family.HOST_WRITE: _host_write,
-    Family.HOST_READ: _host_read,
-    Family.LAUNCH: lambda call, chip: _launch(chip),
-    Family.MESSAGE: _message,
-    Family.FREE: _nothing,
+_MAKERS: dict[Kind, Callable[[OpCall, Chip], Workload | None]] = {  # of others the elements
+    Kind.PRODUCT: _product,
+    Kind.CONVOLUTION: _convolution,
+    Kind.ATTENTION: _attention,
+    Kind.HOST_WRITE: _host_write,
+    Kind.HOST_READ: _host_read,
+    Kind.SEND: _message,
+    Kind.RECEIVE: _message,
 }

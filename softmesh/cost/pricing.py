@@ -1,4 +1,4 @@
-"""`price`: the seconds, bytes and bound of a call of an op, by the law of its family."""
+"""`price`: the seconds, bytes and bound of a call of an op, by the law of its kind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from softmesh.cost.calibration_files import default_calibration
 from softmesh.cost.command_cost import FREE, UNPRICED, CommandCost
 from softmesh.cost.laws.exchanges import link_bytes
 from softmesh.cost.mesh_lines import is_two_dimensional, lines_of
-from softmesh.cost.op_families import Family, family_of
-from softmesh.cost.op_workloads import OpCall, workload_of
+from softmesh.cost.op_workloads import NO_WORK, OpCall, workload_of
 from softmesh.cost.workloads import (
     Chain,
     Dispatch,
@@ -25,6 +24,7 @@ from softmesh.cost.workloads import (
     TypicalOp,
     Workload,
 )
+from softmesh.kinds import Kind
 from softmesh.runtime.commands import Command
 from softmesh.systems.chip import Chip
 
@@ -37,8 +37,8 @@ def price(call: OpCall, chip: Chip, calibration: Calibration | None = None) -> C
     work = workload_of(call, chip)
     if work is not None:
         return cost_of(work, calibration or default_calibration(), call.flops)
-    is_known = call.operands or call.results or family_of(call.op) is Family.FREE
-    return FREE if is_known else UNPRICED  # a view takes no time; a name that no op has tells nothing
+    is_known = call.operands or call.results or call.kind in NO_WORK
+    return FREE if is_known else UNPRICED  # a view takes no time; an op without a tensor tells nothing
 
 
 def price_of(command: Command, chip: Chip, calibration: Calibration | None = None) -> CommandCost:
@@ -61,6 +61,7 @@ def call_of(command: Command) -> OpCall:
     operands, results = command.inputs, command.outputs
     return OpCall(
         command.name,
+        command.kind,
         tuple(tensor.spec for tensor in operands),
         tuple(tensor.spec for tensor in results),
         command.arguments,
@@ -89,7 +90,7 @@ _ARGUMENTS = (
     "core_grid",
     "is_causal",
 )
-_NO_ARGUMENTS = (Family.ELEMENTS, Family.MOVEMENT, Family.HOST_WRITE, Family.HOST_READ, Family.FREE, Family.LAUNCH)
+_WITH_ARGUMENTS = (Kind.PRODUCT, Kind.CONVOLUTION, Kind.ATTENTION, Kind.SEND, Kind.RECEIVE)
 
 
 def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
@@ -98,11 +99,18 @@ def _form_of(command: Command, chip: Chip) -> tuple[object, ...]:
     Tensors and meshes are not among them: whoever keeps a form keeps no memory alive.
     """
     name, inputs, outputs = sys.intern(command.name), command.inputs, command.outputs
-    form: list[object] = [name, chip, *(tensor.spec for tensor in inputs), None, *(tensor.spec for tensor in outputs)]
-    family = family_of(name)
-    if family is Family.MOVEMENT and inputs and outputs:
+    kind = command.kind
+    form: list[object] = [
+        name,
+        kind,
+        chip,
+        *(tensor.spec for tensor in inputs),
+        None,
+        *(tensor.spec for tensor in outputs),
+    ]
+    if (kind.is_movement or kind is Kind.HOST_FILL) and inputs and outputs:
         form.append(_SAME if outputs[0].storage.address == inputs[0].storage.address else None)
-    if family not in _NO_ARGUMENTS:
+    if kind.is_exchange or kind in _WITH_ARGUMENTS:
         assert command.device is not None
         given = command.arguments
         form += [lines_of(command.device), is_two_dimensional(), *(given.get(name) for name in _ARGUMENTS)]

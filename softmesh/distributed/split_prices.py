@@ -38,7 +38,9 @@ def split_price(
     flops = _cost_rule(given, operands, instead)(operands, results).flops
     arguments = dict(zip(given.op.definition.signature.names, given.bound, strict=True)) | instead
     in_place = bool(given.op.definition.writes) or _is_view(given.local, operands, results)
-    return price(OpCall(given.op.name, operands, results, arguments, flops, in_place), given.chip)
+    return price(
+        OpCall(given.op.name, given.op.definition.kind, operands, results, arguments, flops, in_place), given.chip
+    )
 
 
 def piece_spec(spec: TensorSpec, value: Value, layout: Layout) -> TensorSpec:

@@ -204,8 +204,9 @@ def activation_seconds(chip: Chip, piece: TensorSpec) -> float:
 
 def price_on_piece(op: str, chip: Chip, operand: TensorSpec, result: TensorSpec) -> CommandCost:
     """Return the price of an op of one operand, which is added to those of the program."""
-    flops = OPERATIONS[op].definition.cost([operand], [result]).flops
-    return price(OpCall(op, (operand,), (result,), {}, flops), chip)
+    known = OPERATIONS[op].definition
+    flops = known.cost([operand], [result]).flops
+    return price(OpCall(op, known.kind, (operand,), (result,), {}, flops), chip)
 
 
 def splits_of(given: CallDescription, options: SplitOptions, *, gives_parts: bool = False) -> Iterator[Split]:

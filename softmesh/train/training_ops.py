@@ -126,12 +126,12 @@ def _over_vocabulary(at: rules.Situation) -> Placement:
     return word if word is not None else LOCAL
 
 
-@local_operation(Kind.LOSS)
+@local_operation(Kind.REDUCTION)
 def sum_of_exponentials(logits: Operand, largest: Operand) -> Local:
     return Local(lambda x, m: (x - m).exp().sum(-1, keepdim=True), _over_vocabulary)
 
 
-@local_operation(Kind.LOSS)
+@local_operation(Kind.LOOKUP)
 def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local:
     """The logit of each row's target where this device's slice of the vocabulary has it, else 0."""
     _check_targets("vocab_parallel_cross_entropy", logits, targets)
@@ -148,7 +148,7 @@ def own_target_logit(logits: Operand, targets: Operand, first: Operand) -> Local
     return Local(compute, _over_vocabulary)
 
 
-@local_operation(Kind.LOSS)
+@local_operation(Kind.ELEMENTWISE)
 def vocab_gradient(
     logits: Operand, total: Operand, largest: Operand, targets: Operand, first: Operand, gradient: Operand
 ) -> Local:
@@ -260,7 +260,7 @@ def training_collective(kind: Kind, **options: Any) -> Callable[[Callable[..., C
     return lambda define: unlisted_collective(f"train.{define.__name__}", kind, define, "memory_config", **options)
 
 
-@training_collective(Kind.POINT_TO_POINT)
+@training_collective(Kind.SHIFT)
 def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> CollectiveSpec:
     def move(group: Group) -> GroupComputation:
         (axis,) = group.axes

@@ -10,6 +10,7 @@ from softmesh.cost import chip_costs, link_costs
 from softmesh.cost.link_costs import Line
 from softmesh.cost.op_workloads import OpCall
 from softmesh.cost.pricing import price
+from softmesh.kinds import Kind
 from softmesh.systems.chip import N150, N300, P150, Chip
 from softmesh.tensor.spec import make_spec
 
@@ -20,7 +21,7 @@ def product_seconds(chip: Chip, m: int, k: int, n: int, memory: ttnn.MemoryConfi
     given, weights, made = (
         make_spec(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, memory) for shape in ((m, k), (k, n), (m, n))
     )
-    return price(OpCall("matmul", (given, weights), (made,), {}, 2 * m * k * n), chip).seconds
+    return price(OpCall("matmul", Kind.PRODUCT, (given, weights), (made,), {}, 2 * m * k * n), chip).seconds
 
 
 @pytest.mark.parametrize(("chip", "teraflops"), [(N150, 85.3), (P150, 317.6)])
@@ -42,7 +43,7 @@ def test_extents_count_in_whole_tiles():
 
 def test_nothing_is_free_of_its_start():
     nothing = make_spec((0,), ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT)
-    assert 0 < price(OpCall("relu", (nothing,), (nothing,), {}), N300).seconds < 5e-6
+    assert 0 < price(OpCall("relu", Kind.ELEMENTWISE, (nothing,), (nothing,), {}), N300).seconds < 5e-6
     assert 0 < chip_costs.copy_seconds(N300, 0) < 5e-6
 
 

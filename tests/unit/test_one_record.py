@@ -24,8 +24,6 @@ ALLOWED = {
     "bench/ops.py: small_cases": "what the bench measures",
     "bench/workers/jax_collectives.py: COLLECTIVES": "what the bench measures",
     "bench/workers/mpi_collectives.py: COLLECTIVES": "what the bench measures",
-    "cost/link_traffic.py: _ALGORITHMS": "bytes between neighbours, by algorithm",
-    "cost/op_workloads.py: _EXCHANGES": "laws of collectives",
     "diagnosis/pairing_doubts.py: _CACHES": "where heads are in what is written to a cache",
     "diagnosis/pairing_doubts.py: _LOSSES": "losses as users call them",
     "native/gpu_kernels.py: _KINDS": "the activations that the GPU kernels have code for",

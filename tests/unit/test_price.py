@@ -11,9 +11,7 @@ import torch
 
 import softmesh as ttnn
 from softmesh.cost.command_cost import FREE, Bound, CommandCost
-from softmesh.cost.op_families import Family, family_of
 from softmesh.cost.pricing import price_of
-from softmesh.dispatch.operation import OPERATIONS
 from softmesh.kinds import Kind
 from softmesh.runtime.commands import emit
 from softmesh.systems.chip import N300, P150, Chip
@@ -44,24 +42,12 @@ def tensor(mesh: ttnn.MeshDevice, *shape: int) -> ttnn.Tensor:
     return ttnn.from_torch(torch.ones(*shape), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
 
 
-def test_every_op_of_the_registry_belongs_to_a_family_with_a_law():
-    families = {name: family_of(name) for name in OPERATIONS}
-    assert Family.FREE not in families.values()
-    assert families["matmul"] is Family.PRODUCT
-    assert families["all_gather"] is Family.EXCHANGE
-    assert families["mesh_partition"] is Family.MOVEMENT
-    assert families["transformer.scaled_dot_product_attention"] is Family.ATTENTION
-    assert families["experimental.nlp_concat_heads"] is Family.MOVEMENT
-    assert families["conv2d"] is Family.CONVOLUTION
-    assert families["moreh_linear"] is Family.PRODUCT
-
-
-def test_a_command_that_no_op_has_the_name_of_has_no_price_and_says_so(mesh):
+def test_a_command_that_tells_of_no_tensor_has_no_price_and_says_so(mesh):
     with ttnn.observe(Prices()) as prices:
-        emit("decode step", Kind.PROGRAM, (), (), coords=(), device=mesh)
+        emit("decode step", Kind.ELEMENTWISE, (), (), coords=(), device=mesh)
         emit("signpost decode step", Kind.SIGNPOST, (), (), coords=(), device=mesh)
     unknown, marker = (cost for _, cost in prices.found)
-    assert unknown.law == "no price: no op of this name is known"
+    assert unknown.law == "no price: it tells of no tensor"
     assert not unknown.is_measured
     assert marker == FREE
 

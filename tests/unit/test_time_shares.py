@@ -193,7 +193,7 @@ def test_what_has_no_price_is_named_and_views_are_not(mesh: ttnn.MeshDevice) -> 
         ttnn.reshape(tensor(mesh, 64), (1, 64, 64))
         commands.emit(
             "someones own op",
-            Kind.PROGRAM,
+            Kind.ELEMENTWISE,
             (),
             (),
             device=mesh,
