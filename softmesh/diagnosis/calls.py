@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from weakref import ref
 
@@ -11,12 +11,14 @@ from softmesh.diagnosis.number_checks import NumberCheck, is_meant
 from softmesh.diagnosis.rank_agreement import tell_ranks
 from softmesh.diagnosis.refusal import refused_call
 from softmesh.diagnosis.undefined_memory import carried_over
-from softmesh.diagnosis.unforeseen import told_as_of_the_call
+from softmesh.diagnosis.unforeseen import tell_unforeseen
 from softmesh.dispatch.definition import AfterRunning
 from softmesh.dispatch.diagnosis_hooks import HOOKS, PlannedCall
 from softmesh.dispatch.plan import Plan
 from softmesh.errors import PartialError, PartialWarning, SoftmeshWarning
+from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_number
 from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
+from softmesh.tensor.persistent_results import note_lost, warn_if_overwritten
 from softmesh.tensor.tensor import Tensor
 
 
@@ -28,6 +30,9 @@ def after_planning(call: PlannedCall) -> AfterRunning | None:
         marking = (definition.undefined or carried_over)(definition, bound)
         if marking is not None:
             after += [marking, partial(_note_written, call)]
+    for tensor in bound.tensors if bound.is_marked else ():
+        if all(tensor is not target for target in bound.targets):
+            warn_if_overwritten(tensor, definition.name)
     _tell_of_plan(plan)
     if doubts_are_heard():
         _tell_doubts(call)
@@ -36,8 +41,29 @@ def after_planning(call: PlannedCall) -> AfterRunning | None:
         if parts is not None:
             after.append(partial(parts.tell, run_in_place=call.run_in_place))
     if is_strict():
-        after.append(NumberCheck(definition, plan, bound).look)
+        after.append(_checked(call))
     return partial(_tell_all, after) if after else None
+
+
+def _checked(call: PlannedCall) -> AfterRunning:
+    """Look at operands, before the call may write over them; what it returns looks at the results."""
+    definition, bound = call.definition, call.bound
+    for target in bound.targets:
+        note_lost(target, definition.name, bound.tensors, is_buffer=definition.reads_other_devices)
+    if call.recording is not None and (bound.targets or definition.writes):
+        call.recording.numbers += _places_given(call)
+    return NumberCheck(definition, call.plan, bound).look
+
+
+def _places_given(call: PlannedCall) -> Iterator[RecordedNumber]:
+    """The Python numbers that say where the call writes, with the variables that they come from."""
+    op, values = call.definition, call.bound.values
+    for name in op.places.split():
+        place = op.signature.places[name]
+        if isinstance(values[place], int | list | tuple):
+            found = recorded_number(op.name, name, place, values[place])
+            if found is not None:
+                yield found
 
 
 def _tell_all(listeners: list[AfterRunning], made: list[Tensor]) -> None:
@@ -80,5 +106,5 @@ def _note_written(call: PlannedCall, made: list[Tensor]) -> None:
 
 HOOKS.after_planning = after_planning
 HOOKS.explained = refused_call
-HOOKS.unforeseen = told_as_of_the_call
+HOOKS.tell_unforeseen = tell_unforeseen
 HOOKS.tell_ranks = tell_ranks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -26,14 +25,11 @@ def tell_ranks(definition: Definition, call: BoundCall, mesh: MeshDevice) -> Sha
         return None
     said = (f"{name}={_said(value)}" for name, value in call.named.items() if value is not None)
     shared = described(definition.name, said, mesh.told_place)
-    outputs = [tensor for tensor in listed(call.target) if isinstance(tensor, Tensor)]
-    mesh.ranks.calls.note(shared, _addresses_of([*call.tensors, *outputs]), current_queue())
+    operands = [tensor for tensor in (*call.tensors, *listed(call.target)) if isinstance(tensor, Tensor)]
+    # On every chip: tensors of equal shapes are no less different.
+    addresses = tuple(tensor.storage.address for tensor in operands if tensor.storage.device is not None)
+    mesh.ranks.calls.note(shared, addresses, current_queue())
     return shared
-
-
-def _addresses_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
-    """Where they lie, on every chip: which tensors they are, for those of equal shapes are no less different."""
-    return tuple(tensor.storage.address for tensor in tensors if tensor.storage.device is not None)
 
 
 def _said(value: Any) -> str:

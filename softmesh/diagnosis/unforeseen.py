@@ -36,20 +36,19 @@ _CAUSES = {
 }
 
 
-def told_as_of_the_call(
-    name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> SoftmeshError | None:
-    """The error in words; None for one that is told already, or that comes from a function of the program."""
+def tell_unforeseen(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise the error in words, unless it is told already or comes from a function of the program."""
     if isinstance(error, SoftmeshError | Warning | NotImplementedError | RecursionError) or _passed_the_program(
         error.__traceback__
     ):
-        return None
+        return
     said = str(error).partition("\n")[0] or "no more is known"
     cause = next((words for pattern, words in _CAUSES.items() if re.search(pattern, said)), None)
     raw = f"{type(error).__name__}: {said}"
     told = raw if cause is None else f"{cause} ({raw})"
     kind = next((kind for raised, kind in _TOLD_AS if isinstance(error, raised)), MeshError)
-    return kind(f"{name} cannot be computed with these arguments: {told}.\nCalled with: ({called_with(args, kwargs)})")
+    called = called_with(args, kwargs)
+    raise kind(f"{name} cannot be computed with these arguments: {told}.\nCalled with: ({called})") from error
 
 
 def _passed_the_program(trace: TracebackType | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from softmesh.dispatch.definition import AfterRunning, Definition
 from softmesh.dispatch.plan import Plan
 from softmesh.dispatch.signature import BoundCall, Signature
-from softmesh.errors import ArgumentError, SoftmeshError
+from softmesh.errors import ArgumentError
 from softmesh.processes.lockstep import SharedCall
 from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.traces.recording import Recording
@@ -36,7 +36,7 @@ class Hooks:
 
     after_planning: Callable[[PlannedCall], AfterRunning | None]
     explained: Callable[[str, Signature, ArgumentError, tuple[Any, ...], dict[str, Any]], ArgumentError]
-    unforeseen: Callable[[str, Exception, tuple[Any, ...], dict[str, Any]], SoftmeshError | None]
+    tell_unforeseen: Callable[[str, Exception, tuple[Any, ...], dict[str, Any]], None]
     tell_ranks: Callable[[Definition, BoundCall, MeshDevice], SharedCall | None]
 
 

@@ -149,16 +149,11 @@ class EntryPoint:
             raise ArgumentValueError(f"{self.name}: {_too_large(args, kwargs)} ({error}).") from error
         except (MemoryError, RuntimeError) as error:
             raise_machine_error(self.name, error, mesh_of(args, kwargs))
-            self._tell_unforeseen(error, args, kwargs)
+            HOOKS.tell_unforeseen(self.name, error, args, kwargs)
             raise
         except UNFORESEEN as error:
-            self._tell_unforeseen(error, args, kwargs)
+            HOOKS.tell_unforeseen(self.name, error, args, kwargs)
             raise
-
-    def _tell_unforeseen(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        told = HOOKS.unforeseen(self.name, error, args, kwargs)
-        if told is not None:
-            raise told from error
 
     def explained(self, error: ArgumentError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         """What the caller is told of arguments that were refused."""

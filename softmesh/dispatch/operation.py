@@ -43,16 +43,13 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.grad_mode import GRADIENTS, tracks, without_gradients
 from softmesh.runtime.queues.operation_ids import LAUNCHED
 from softmesh.runtime.queues.queue_id import chosen_queue, current_queue
-from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_number
 from softmesh.runtime.traces.recording import Recording
 from softmesh.runtime.traces.trace import recording_on
 from softmesh.strictness import doubts_are_heard, is_strict
 from softmesh.tensor.persistent_results import (
     handed_out,
-    note_lost,
     note_overwritten,
     recorded_out,
-    warn_if_overwritten,
 )
 from softmesh.tensor.storage import Storage
 from softmesh.tensor.tensor import Tensor
@@ -151,30 +148,24 @@ class Operation(EntryPoint):
         recording = None
         if device is not None and device.captures.recordings:
             recording = recording_on(device, self._queue(bound.values))
+        call = PlannedCall(definition, plan, bound, recording, is_tracked, self.run_in_place)
         listener = None
         if bound.is_marked or definition.leaves_undefined or plan.problem or plan.remarks or doubts_are_heard():
-            call = PlannedCall(definition, plan, bound, recording, is_tracked, self.run_in_place)
             listener = HOOKS.after_planning(call)
         if device is not None and not plan.is_view and plan.program is not None:  # otherwise nothing runs on a chip
             self._launch(device, plan, bound, recording)
-        made = self._computed(plan, results, bound, recording, is_tracked)
+        made = self._computed(call, results)
         if listener is not None:
             listener(made)
         if commands.observers:
             tell(definition, plan, bound.tensors, made, device, self._queue(bound.values), lambda: bound.values)
         return plan, made
 
-    def _computed(
-        self,
-        plan: Plan,
-        results: tuple[torch.Tensor, ...] | None,
-        bound: BoundCall,
-        recording: Recording | None,
-        is_tracked: bool,
-    ) -> list[Tensor]:
+    def _computed(self, call: PlannedCall, results: tuple[torch.Tensor, ...] | None) -> list[Tensor]:
         """The tensors that the call makes or writes to; `results` are those of a plan that is new."""
-        definition, tensors, data = self.definition, bound.tensors, bound.data
-        if is_tracked:
+        definition, plan, bound, recording = call.definition, call.plan, call.bound, call.recording
+        tensors, data = bound.tensors, bound.data
+        if call.is_tracked:
             self._refuse_untracked(recording, bound.target)
             derive = definition.derive
             derived = differentiated(plan, data) if derive is None else derive(self, plan, bound)
@@ -241,8 +232,6 @@ class Operation(EntryPoint):
             storage = tensor.storage
             if storage.data is None:
                 tensor.check_allocated(self.name)
-            if storage.notes is not None and not self._is_written(bound, tensor):
-                warn_if_overwritten(tensor, self.name)
             if storage.device is not device:
                 self._refuse_devices(tensors)
         if device is None:
@@ -254,10 +243,6 @@ class Operation(EntryPoint):
             self._check_targets(bound, device)
         return device
 
-    def _is_written(self, bound: BoundCall, tensor: Tensor) -> bool:
-        """Whether the call is given it to write there; what it held before does not count."""
-        return any(tensor is target for target in listed(bound.target))
-
     def _check_targets(self, bound: BoundCall, device: MeshDevice | None) -> None:
         if self.definition.check_targets is not None:
             self.definition.check_targets(self.definition, bound)
@@ -267,8 +252,6 @@ class Operation(EntryPoint):
             target.check_allocated(f"{self.name} (output tensor)")
             if target.storage.device is not device:
                 self._refuse_devices([*bound.tensors, target])
-            if is_strict():
-                note_lost(target, self.name, bound.tensors, is_buffer=self.definition.reads_other_devices)
 
     def _refuse_devices(self, tensors: list[Tensor]) -> None:
         where = ", ".join(f"{tensor.device() or 'the host'}" for tensor in tensors)
@@ -371,19 +354,9 @@ class Operation(EntryPoint):
             for memory in written.storage.sharers():
                 recording.save_before_write(memory)
         again = planned_anew(recording, bound.values, self._written_anew)
-        recording.numbers += self._places_given(bound)
         record_writing(recording, run, tensors, data, targets, again, self.name)
         run(list(data))
         return targets
-
-    def _places_given(self, bound: BoundCall) -> Iterator[RecordedNumber]:
-        """The Python numbers that say where the call writes, with the variables that they come from."""
-        for name in self.definition.places.split() if is_strict() else ():
-            place = self._signature.places[name]
-            if isinstance(bound.values[place], int | list | tuple):
-                found = recorded_number(self.name, name, place, bound.values[place])
-                if found is not None:
-                    yield found
 
     def _made_anew(self, values: list[Any]) -> list[Storage]:
         """The results of a recorded call, for operands as they are distributed now; they take no memory."""
