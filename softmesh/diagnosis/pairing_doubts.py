@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from softmesh.dispatch.definition import Definition
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, Placement, Replicate, Shard
 
 Pair = tuple[Sequence[int], Distribution]  # an operand: its shape on each device, and where it lies
 
-_LOSSES = {  # as users call them
-    **dict.fromkeys(("train.mean_square", "mse_loss"), "mse_loss"),
-    "l1_loss": "l1_loss",
-    "moreh_nll_loss": "moreh_nll_loss",
-    "train.cross_entropy": "cross_entropy",
-}
 _CACHES = {  # the dim of heads of what is written to them
     **dict.fromkeys(("fill_cache", "kv_cache.fill_cache_for_user_", "experimental.paged_fill_cache"), 1),
     **dict.fromkeys(("update_cache", "kv_cache.update_cache_for_token_"), 1),
@@ -27,17 +23,17 @@ _ATTENTION = "scaled_dot_product_attention"
 _HEADS, _SEQUENCE = 1, 2  # dims of a cache
 
 
-def of_pairs(op: str, operands: Mapping[str, Pair], made: Distribution) -> Iterator[str]:
+def of_pairs(op: Definition, operands: Mapping[str, Pair], made: Distribution) -> Iterator[str]:
     """`operands` by their names, in order."""
-    pairs = list(operands.values())
-    if op in _LOSSES and len(pairs) > 1:
-        yield from _of_targets(_LOSSES[op], pairs[0], pairs[1])
-    elif op in _CACHES and len(pairs) > 1:
-        yield from _of_a_cache(op, pairs, made)
-    elif _ATTENTION in op and len(pairs) > 1:
-        yield from _of_heads(op, pairs[0], pairs[1], made)
+    pairs, name = list(operands.values()), op.name
+    if op.kind is Kind.LOSS and len(pairs) > 1:
+        yield from _of_targets(op.same_as or name.rpartition(".")[2], pairs[0], pairs[1])
+    elif name in _CACHES and len(pairs) > 1:
+        yield from _of_a_cache(name, pairs, made)
+    elif _ATTENTION in name and len(pairs) > 1:
+        yield from _of_heads(name, pairs[0], pairs[1], made)
         if "attn_mask" in operands:
-            yield from _of_a_mask(op, pairs[0], operands["attn_mask"])
+            yield from _of_a_mask(name, pairs[0], operands["attn_mask"])
 
 
 def _word(pair: Pair, axis: int) -> Placement | None:

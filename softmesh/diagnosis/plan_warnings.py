@@ -47,7 +47,7 @@ def _of_splits(
         pairs, is_opaque = list(operands.values()), local.rule is opaque
         is_step = given.get("is_decode_mode") or given.get("token_index") is not None  # its rows are no positions
         special = [*(() if is_step else of_angles(op, pairs, made)), *of_statistics(op, pairs)]
-        special += of_pairs(op.name, operands, made)
+        special += of_pairs(op, operands, made)
         if not (special or local.is_seamless):
             special += of_split_dims(op, pairs, made, is_opaque)
         alike = [one for one in named if one[1] == pairs[0][0]]  # element by element, where nothing else is known

@@ -40,14 +40,14 @@ _LOSS_COST = flops_per_element(8)
 
 
 def local_operation(
-    kind: Kind, precision: str = "float32", cost: CostRule = _LOSS_COST
+    kind: Kind, precision: str = "float32", cost: CostRule = _LOSS_COST, same_as: str = ""
 ) -> Callable[[Callable[..., Local]], Operation]:
     """An op that is called here and is no name of TT-NN's."""
 
     def make(define: Callable[..., Local]) -> Operation:
         name = f"train.{define.__name__}"
         signature = Signature(name, define, ["memory_config", "dtype"], [], [])
-        return Operation(Definition(name, kind, define, signature, cost, precision))
+        return Operation(Definition(name, kind, define, signature, cost, precision, same_as=same_as))
 
     return make
 
@@ -100,7 +100,7 @@ def cross_entropy(logits: Operand, targets: Operand) -> Local:
     return Local(compute, _own_rows)
 
 
-@local_operation(Kind.LOSS)
+@local_operation(Kind.LOSS, same_as="mse_loss")
 def mean_square(a: Operand, b: Operand) -> Local:
     """The mean of (a - b)**2 on each device."""
     if a.shape != b.shape:

@@ -25,7 +25,6 @@ ALLOWED = {
     "bench/workers/jax_collectives.py: COLLECTIVES": "what the bench measures",
     "bench/workers/mpi_collectives.py: COLLECTIVES": "what the bench measures",
     "diagnosis/pairing_doubts.py: _CACHES": "where heads are in what is written to a cache",
-    "diagnosis/pairing_doubts.py: _LOSSES": "losses as users call them",
     "native/gpu_kernels.py: _KINDS": "the activations that the GPU kernels have code for",
     "placement/placements.py: COMBINING": "the words of Partial, which are no ops",
     "planner/program/plain_ops.py: _RENAMED": "public functions whose arguments are not those of their op",

@@ -83,7 +83,7 @@ def _with_classes(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
 
 
 _BACKWARD: dict[str, Any] = {
-    "kind": Kind.LOSS,
+    "kind": Kind.ELEMENTWISE,
     "cost": flops_per_element(2),
     "controls": "memory_config",
     "rearrange": _with_classes,
