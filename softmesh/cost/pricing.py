@@ -71,6 +71,11 @@ def call_of(command: Command) -> OpCall:
     )
 
 
+def forget_prices() -> None:
+    """Price all calls anew: an op has been defined again."""
+    _PRICED.clear()
+
+
 class _Priced(NamedTuple):
     """A cost, and the objects that it is known by: kept, so that no other object gets their ids."""
 

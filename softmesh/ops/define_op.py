@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_type_hints
 import torch
 
 from softmesh.arguments import refused
+from softmesh.cost.pricing import forget_prices
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
@@ -105,17 +106,16 @@ def _registered(
     name: str, compute_of: _ComputeOf, form: _Form, passes: Sequence[Sequence[int]], steps: int, **options: Any
 ) -> Operation:
     labels = dim_labels.spelled(form.text, passes=passes)
-    rule = rules.by_labels(labels)
 
     def define(**arguments: Any) -> Local:
         operands = [arguments.pop(operand) for operand in compute_of.operands]
-        return Local(on_each_device(compute_of.make(arguments), *operands), rule)
+        return Local(on_each_device(compute_of.make(arguments), *operands))
 
     define.__doc__, define.__name__ = compute_of.text, name
     define.__annotations__ = {one.name: one.annotation for one in compute_of.parameters}
     vars(define)["__signature__"] = inspect.Signature(compute_of.parameters)
     factors = form.factors if options["kind"] is Kind.PRODUCT else ()
-    return operation(name, cost=_cost(labels, steps), factors=factors, **options)(define)
+    return operation(name, cost=_cost(labels, steps), factors=factors, rule=rules.by_labels(labels), **options)(define)
 
 
 def _checked_form(dims: str) -> _Form:
@@ -152,6 +152,7 @@ def _make_room(function: Callable[..., Any]) -> None:
         raise refused(
             _WHERE, f"there is an op {known.python_fully_qualified_name}: give the function {name} another name"
         )
+    forget_prices()
     del OPERATIONS[name]
     for operand in known.definition.signature.operand_names:
         del OPERATIONS[_gradient_name(name, operand)]

@@ -504,10 +504,12 @@ def along(dims: Mapping[int, Sequence[tuple[int, int | None]]]) -> SingleRule:
     return rule
 
 
-@placed("Split as the operands are along dims that it keeps; a split dim that it adds up over leaves a Partial sum.")
 def by_labels(labels_of: LabelsOf) -> SingleRule:
     """An op that works alike along each label: split there, a device makes its part of the result, or of a sum."""
 
+    @placed(
+        "Split as the operands are along dims that it keeps; a split dim that it adds up over leaves a Partial sum."
+    )
     @labelled(without_single(labels_of))
     def rule(at: Situation) -> Placement:
         dims = labels_of(at.shapes, at.out_shapes)

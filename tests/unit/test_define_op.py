@@ -141,6 +141,24 @@ def test_its_unified_form_plans_communication_and_knows_a_price(ops: Any, mesh: 
     assert " us  " in said
 
 
+def test_more_arithmetic_costs_more() -> None:
+    def seconds(steps: int) -> float:
+        @ttnn.define_op("*any -> *any", steps=steps)
+        def worked_on(x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        with ttnn.estimate(mesh) as cost:
+            worked_on(x)
+        return cost.seconds
+
+    ttnn.use_system("N150")
+    with ttnn.create_mesh_device(ttnn.MeshShape(1, 1)) as mesh:
+        x = ttnn.zeros((2048, 2048), ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh)
+        cheap, dear = seconds(1), seconds(400)
+    ttnn.use_system(None)
+    assert 0 < cheap < dear
+
+
 def _model(ops: Any, device: ttnn.MeshDevice) -> ttnn.Tensor:
     def there(*shape: int) -> ttnn.Tensor:
         values = torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))) * shape[-1] ** -0.5
