@@ -1,4 +1,4 @@
-"""Data movement on whole values: reshape, concat, permute, slice; and `redistribute`, which changes a placement."""
+"""Data movement on whole values: reshape and slice; and `redistribute`, which changes a placement."""
 
 from __future__ import annotations
 
@@ -117,52 +117,7 @@ def _matched(shape: Extents, new: Extents) -> tuple[Labels, Labels]:
     return tuple(before), tuple(after)
 
 
-# -- concat, permute, slice ------------------------------------------------------------------------
-
-
-def describe_concat(given: CallDescription) -> SplitOptions:
-    """Along a dim that every device has whole."""
-    first = given.operands[0]
-    joined = first.dim(given.arguments["dim"])
-    labels = tuple(f"dim {dim}" for dim in range(first.rank))
-    result = tuple(None if dim == joined else label for dim, label in enumerate(labels))
-    choices = by_labels(
-        [result] * len(given.operands),
-        result,
-        [label for label in result if label is not None],
-        carries=(frozenset(range(len(given.operands))),),
-        names=given.short_names,
-    )
-    return SplitOptions(choices, always(given.plain()))
-
-
-def _joined(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
-    shape, at = list(operands[0].shape), operands[0].dim(arguments["dim"])
-    shape[at] = sum(operand.shape[at] for operand in operands)
-    return tuple(shape)
-
-
-def describe_permute(given: CallDescription) -> SplitOptions:
-    """permute and transpose: every dim is found again."""
-    (operand,) = given.operands
-    labels = tuple(f"dim {dim}" for dim in range(operand.rank))
-    result = tuple(labels[dim] for dim in _order(given.arguments, operand))
-    choices = by_labels([labels], result, labels, carries=(frozenset({0}),), names=given.short_names)
-    return SplitOptions(choices, always(given.plain()))
-
-
-def _order(arguments: dict[str, Any], operand: Operand) -> tuple[int, ...]:
-    """For each dim of the result the one it was before."""
-    if "dims" in arguments:
-        return operand.dims(list(arguments["dims"]), "dims")
-    a, b = (operand.dim(arguments[name], name) for name in ("dim1", "dim2"))
-    swapped = {a: b, b: a}
-    return tuple(swapped.get(dim, dim) for dim in range(operand.rank))
-
-
-def _permuted(local: Local, arguments: dict[str, Any], operands: Sequence[Operand]) -> Extents:
-    (operand,) = operands
-    return tuple(operand.shape[dim] for dim in _order(arguments, operand))
+# -- slice ------------------------------------------------------------------------
 
 
 def describe_slice(given: CallDescription) -> SplitOptions:
@@ -225,7 +180,4 @@ class Redistribution(Unified):
 
 redistribute = Redistribution("identity", _describe_redistribution, shape_of_first, called="redistribute")
 reshape = Unified("reshape", describe_reshape, _reshaped)
-concat = Unified("concat", describe_concat, _joined)
-permute = Unified("permute", describe_permute, _permuted)
-transpose = Unified("transpose", describe_permute, _permuted)
 slice = Unified("slice", describe_slice, _cut)

@@ -57,7 +57,7 @@ def describe(given: CallDescription) -> SplitOptions:
     if are_images(given):
         return describe_images(given)
     dims, is_pointwise = _labels(given), isinstance(given.local.rule, Pointwise)
-    found = {n: tuple(_choices(given, dims, n, is_pointwise)) for n in set(given.mesh)}
+    found = {n: tuple(_choices(given, dims, n)) for n in set(given.mesh)}
     is_true = is_defined if is_pointwise else _nests
     return SplitOptions(
         [found[n] for n in given.mesh],
@@ -81,13 +81,14 @@ def _labels(given: CallDescription) -> DimLabels:
     )
 
 
-def _choices(given: CallDescription, dims: DimLabels, devices: int, is_pointwise: bool) -> Iterator[Choice]:
+def _choices(given: CallDescription, dims: DimLabels, devices: int) -> Iterator[Choice]:
     """Split along each label whose dims the devices can share, and hand on contributions where the op does."""
     own: list[Labels] = [labels or () for labels in dims.operands]
     shapes = [*(operand.shape for operand in given.operands), *(tuple(spec.shape) for spec in given.results)]
     labels = dict.fromkeys(label for one in own for label in one if label is not None)
     labelled = [*own, *(dims.result for _ in given.results)]
-    wanted = [one for one in labels if is_pointwise or _divides(one, labelled, shapes, devices)]
+    extents = {one: _extents(one, labelled, shapes) for one in labels}
+    wanted = [one for one in labels if len(extents[one]) == 1 or all(n % devices == 0 for n in extents[one])]
     has_sums = given.container is None
     splits = by_labels(
         own,
@@ -98,15 +99,16 @@ def _choices(given: CallDescription, dims: DimLabels, devices: int, is_pointwise
         terms=dims.terms,
         names=given.short_names,
     )
-    yield from (choice if is_pointwise else replace(choice, takes_uneven=False) for choice in splits)
+    moving = {f"split {one}" for one in labels if len(extents[one]) > 1}  # filler would stand between elements
+    yield from (replace(choice, takes_uneven=False) if choice.name in moving else choice for choice in splits)
     for at in dims.unread:
         needs = tuple(SUM if at == i else REPLICATE for i in range(len(own)))
         yield Choice(f"contributions of {given.short_names[at]}", needs, REPLICATE)
 
 
-def _divides(label: str, labelled: Sequence[Labels], shapes: Sequence[Extents], devices: int) -> bool:
-    pairs = ((one.index(label), shape) for one, shape in zip(labelled, shapes, strict=True) if label in one)
-    return all(shape[dim] % devices == 0 for dim, shape in pairs)
+def _extents(label: str, labelled: Sequence[Labels], shapes: Sequence[Extents]) -> set[int]:
+    """The extents of the dims that have a label."""
+    return {shape[one.index(label)] for one, shape in zip(labelled, shapes, strict=True) if label in one}
 
 
 def _tried(given: CallDescription, shapes: tuple[Extents, ...]) -> tuple[Local, tuple[Extents, ...]]:
