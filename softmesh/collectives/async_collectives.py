@@ -120,7 +120,7 @@ def all_gather_async_reversed(
         moved = forwards.move(group)
         return GroupComputation(AllGather(group, at, backwards=True), moved.dists, moved.topology)
 
-    return CollectiveSpec(cluster_axis, move)
+    return CollectiveSpec(cluster_axis, move, joins=at)
 
 
 strided_all_gather_async = _form_of(

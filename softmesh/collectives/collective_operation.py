@@ -7,7 +7,7 @@ mesh and a fabric, and the plan is cached; then it is one torch expression.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from softmesh.collectives.argument_checks import (
     output_names,
 )
 from softmesh.collectives.collective_programs import program_count_of, semaphores_of
-from softmesh.collectives.collective_spec import CollectiveSpec, GroupComputation, check_fabric
+from softmesh.collectives.collective_spec import CollectiveSpec, check_fabric
 from softmesh.collectives.device_groups import (
     Group,
     group_of,
@@ -35,14 +35,7 @@ from softmesh.collectives.fabric_topology import remarks_on
 from softmesh.collectives.gradients import differentiated
 from softmesh.collectives.multi_rank import RankSpan
 from softmesh.config import CONFIG
-from softmesh.diagnosis.placement_doubts import (
-    Doubt,
-    of_a_broadcast,
-    of_a_gather,
-    of_a_partition,
-    of_a_sum,
-    of_lost_parts,
-)
+from softmesh.diagnosis.placement_doubts import of_a_collective, of_lost_parts
 from softmesh.diagnosis.undefined_memory import warned_about
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.definition import AfterRunning, Definition
@@ -119,29 +112,19 @@ class CollectivePlanner(Planner):
             plan.is_view = keeps_pages(self.tensors[0].spec, specs[0])
         if moved.only_sums:
             plan.problem = self._wrong_kind(groups[0])
-        doubts = list(self._doubts(groups[0], moved))
-        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
-        plan.doubts += tuple(doubt.text for doubt in doubts if not (doubt.is_certain or doubt.is_open))
-        plan.open_doubts = tuple(doubt.text for doubt in doubts if doubt.is_open)
-        if declared.keeps_one_piece:
-            group, shape, bring = groups[0], tuple(self.tensors[0].shape), plan.adapts[0]
-            lost = of_lost_parts(self.op.name, group.dist, group.axes, shape, bring or (lambda data: data))
-            plan.doubts_of_values = tuple(lost)
+        self._tell_placements(plan, declared, groups[0], moved.only_sums)
         return plan, plan.finish(raw)
 
-    def _doubts(self, group: Group, moved: GroupComputation) -> Iterable[Doubt]:
-        name = self.op.name
-        if moved.only_sums:
-            return of_a_sum(name, group.dist, group.axes, tuple(self.tensors[0].shape))
-        if name in _PARTITIONS:
-            return of_a_partition(_PARTITIONS[name], group.dist, group.axes)
-        if name in _BROADCASTS:
-            return of_a_broadcast(name, group.dist, group.axes)
-        if name not in _JOINED:
-            return ()
-        shape = tuple(self.tensors[0].shape)
-        dim = self.values[self.op.signature.places[_JOINED[name]]] % len(shape)
-        return of_a_gather(name, group.dist, group.axes, dim, shape)
+    def _tell_placements(self, plan: Plan, declared: CollectiveSpec, group: Group, is_sum: bool) -> None:
+        """Give the plan what is to be said of the operand's placement."""
+        dist, axes, shape = group.dist, group.axes, tuple(self.tensors[0].shape)
+        doubts = list(of_a_collective(self.op, dist, axes, shape, is_sum=is_sum, joins=declared.joins))
+        plan.remarks += tuple(doubt.text for doubt in doubts if doubt.is_certain)
+        plan.doubts = tuple(doubt.text for doubt in doubts if not (doubt.is_certain or doubt.is_open))
+        plan.open_doubts = tuple(doubt.text for doubt in doubts if doubt.is_open)
+        if declared.keeps_one_piece:
+            bring = plan.adapts[0] or (lambda data: data)
+            plan.doubts_of_values = tuple(of_lost_parts(self.op.name, dist, axes, shape, bring))
 
     def _wishes(self) -> tuple[Any, Any]:
         """The topology and the number of links that this call names."""
@@ -227,14 +210,6 @@ def _spreader(dist: Distribution, group: Group) -> Any:
     return lambda data: spread(data, dist, group)
 
 
-_SUMS = ("all_reduce", "reduce_scatter")
-_JOINED = {  # the argument that names the dim along which pieces are put side by side
-    **dict.fromkeys(("all_gather", "experimental.all_gather_async", "experimental.all_gather_async_reversed"), "dim"),
-    **dict.fromkeys(("experimental.high_bw_all_gather", "experimental.strided_all_gather_async"), "dim"),
-    **dict.fromkeys(("experimental.all_to_all_async", "experimental.all_to_all_async_generic"), "in_dim"),
-}
-_PARTITIONS = {"mesh_partition": "mesh_partition", "train.own_slice": "scatter"}  # as users know them
-_BROADCASTS = ("broadcast", "all_broadcast", "point_to_point")
 _ROUTE = ("topology", "num_links")  # what is asked of the fabric
 _OFF_MESH = {
     "all_reduce": "Mesh device is required for all_reduce operation:",
@@ -297,9 +272,9 @@ def _with_gradients(op: Operation, plan: Plan, call: BoundCall) -> tuple[torch.T
     return differentiated(op, plan, call.values, call.data)
 
 
-def _summed_axes(op: str, call: BoundCall) -> list[int]:
-    """The mesh axes along which a call adds up."""
-    if not any(kind in op for kind in _SUMS):
+def _summed_axes(op: Definition, call: BoundCall) -> list[int]:
+    """The mesh axes along which a call adds up, on all devices."""
+    if op.kind not in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER):
         return []
     named = call.signature.named(call.values, range(len(call.values)))
     axis = named.get("cluster_axis")
@@ -309,7 +284,7 @@ def _summed_axes(op: str, call: BoundCall) -> list[int]:
 def _marked(op: Definition, call: BoundCall) -> AfterRunning | None:
     """Tells of values that nobody wrote, and of gradients that are added up for the second time."""
     warned_about(op, call)
-    notes, axes = call.tensors[0].storage.notes, _summed_axes(op.name, call)
+    notes, axes = call.tensors[0].storage.notes, _summed_axes(op, call)
     if not isinstance(notes, GradientSums) or not axes:
         return None
     devices = call.tensors[0].view_distribution().devices

@@ -47,6 +47,7 @@ class CollectiveSpec:
     needs_line: bool = True  # without an axis, one-dimensional fabrics want the mesh to be a line
     ignores_topology: bool = False  # TT-NN takes any one for it
     keeps_one_piece: bool = False  # what the other devices of a group hold is on none of them afterwards
+    joins: int | None = None  # the dim along which pieces of several devices come to lie side by side
     names_a_device: bool = False  # by its place or number in the whole mesh, of which a process may hold a block
     ends: tuple[MeshCoordinate, MeshCoordinate] | None = None  # of the only way it takes
     dtypes: tuple[DataType, ...] | None = None

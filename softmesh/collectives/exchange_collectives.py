@@ -38,7 +38,7 @@ def _swapped(op: str, operand: Operand, in_dim: int, out_dim: int, axis: int | N
         dist = _swapped_words(group, joins, cuts)
         return GroupComputation(lambda data: exchanged(data, group, joins, cuts), (dist,), topology_of(group.dist))
 
-    return CollectiveSpec(checked_axis(op, axis), move)
+    return CollectiveSpec(checked_axis(op, axis), move, joins=joins)
 
 
 def _swapped_words(group: Group, joins: int, cuts: int) -> Distribution:
@@ -85,7 +85,7 @@ def all_to_all_async(input_tensor: Operand, in_dim: int, out_dim: int) -> Collec
             )
         return swapping.move(group)
 
-    return CollectiveSpec(None, move)
+    return CollectiveSpec(None, move, joins=swapping.joins)
 
 
 def _is_native(operand: Operand, in_dim: int, out_dim: int, devices: int) -> bool:
@@ -133,7 +133,7 @@ def all_to_all_async_generic(
         _check_tiles(short, input_tensor, joins, cuts, group.size)
         return moved
 
-    return CollectiveSpec(swapping.cluster_axis, move)
+    return CollectiveSpec(swapping.cluster_axis, move, joins=swapping.joins)
 
 
 def _check_tiles(op: str, operand: Operand, joins: int, cuts: int, size: int) -> None:

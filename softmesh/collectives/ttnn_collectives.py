@@ -90,7 +90,8 @@ def all_gather(input_tensor: Operand, dim: int, *, cluster_axis: int | None = No
         return GroupComputation(AllGather(group, at), (dist,), topology)
 
     axis = checked_axis("all_gather", cluster_axis)
-    return CollectiveSpec(axis, move, needs_line=_is_native_gather(input_tensor, at), ignores_topology=True)
+    is_native = _is_native_gather(input_tensor, at)
+    return CollectiveSpec(axis, move, needs_line=is_native, ignores_topology=True, joins=at)
 
 
 def _is_native_gather(operand: Operand, at: int) -> bool:

@@ -8,15 +8,17 @@ stacked and split, copies may be added up to scale them, a device may look for t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from softmesh import value_free
+from softmesh.dispatch.definition import Definition
 from softmesh.dispatch.plan import ValueDoubt
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.placement.distribution import Distribution
 from softmesh.placement.placements import LOCAL, REPLICATE, Partial, Placement, Replicate, Shard
 from softmesh.placement.rules import Rule, Situation, UsesPartial
@@ -158,18 +160,35 @@ def _multiplies_along(operands: Sequence[tuple[str, Sequence[int], Distribution]
     return any(isinstance(word, Shard) and word.dim == dim for word, dim in zip(words, dims, strict=True))
 
 
-def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
+def of_a_collective(
+    op: Definition, dist: Distribution, axes: Sequence[int], shape: Sequence[int], *, is_sum: bool, joins: int | None
+) -> Iterable[Doubt]:
+    """What is to be said of a collective along mesh axes, by how its operand is placed.
+
+    `joins`: the dim along which it puts what devices hold in this shape side by side.
+    """
+    words = {axis: dist.placements[axis] for axis in axes if dist.devices[axis] > 1}
+    if is_sum:
+        return _of_a_sum(op.name, dist, words, shape)
+    if op.kind is Kind.PARTITION:
+        return _of_a_partition(op.name.rpartition(".")[2], dist, words)
+    if op.kind in (Kind.BROADCAST, Kind.ALL_BROADCAST, Kind.POINT_TO_POINT):
+        return _of_a_broadcast(op.name, dist, words)
+    return () if joins is None else _of_a_gather(op.name, dist, words, joins, shape)
+
+
+def _of_a_partition(op: str, dist: Distribution, words: Mapping[int, Placement]) -> Iterator[Doubt]:
     """Each device keeps a part of its own piece: right where all of them hold the same."""
-    for axis in axes:
-        word, devices = dist.placements[axis], dist.devices[axis]
-        if isinstance(word, Partial) and devices > 1:
+    for axis, word in words.items():
+        devices = dist.devices[axis]
+        if isinstance(word, Partial):
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and each keeps "
                 "a part of its own one: what the others have to add to that part is lost. "
                 f"ttnn.reduce_scatter(x, dim, cluster_axis={axis}) adds up and deals out.",
                 is_certain=True,
             )
-        elif isinstance(word, Shard) and devices > 1:
+        elif isinstance(word, Shard):
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold parts of dim {word.dim} already, and each keeps "
                 f"a part of its part: the rest is on no device. ttnn.all_gather(x, {word.dim}, cluster_axis={axis}) "
@@ -177,12 +196,11 @@ def of_a_partition(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator
             )
 
 
-def of_a_sum(op: str, dist: Distribution, axes: Sequence[int], shape: Sequence[int]) -> Iterator[Doubt]:
+def _of_a_sum(op: str, dist: Distribution, words: Mapping[int, Placement], shape: Sequence[int]) -> Iterator[Doubt]:
     """A collective that adds up along mesh axes what each device has in this shape.
 
     Shards of extent 1 are contributions that were stacked, one for each device.
     """
-    words = {axis: dist.placements[axis] for axis in axes if dist.devices[axis] > 1}
     if any(isinstance(word, Partial) for word in words.values()):
         yield from _of_contributions(op, dist, words)
         return
@@ -224,11 +242,11 @@ def _of_contributions(op: str, dist: Distribution, words: Mapping[int, Placement
             )
 
 
-def of_a_broadcast(op: str, dist: Distribution, axes: Sequence[int]) -> Iterator[Doubt]:
+def _of_a_broadcast(op: str, dist: Distribution, words: Mapping[int, Placement]) -> Iterator[Doubt]:
     """A collective that hands on what single devices hold."""
-    for axis in axes:
-        word, devices = dist.placements[axis], dist.devices[axis]
-        if isinstance(word, Partial) and devices > 1:
+    for axis, word in words.items():
+        devices = dist.devices[axis]
+        if isinstance(word, Partial):
             yield Doubt(
                 f"{op}: along mesh axis {axis} {devices} devices hold contributions to a sum ({word}), and what it "
                 f"hands on is one of them, not the whole. ttnn.all_reduce(x, cluster_axis={axis}) adds them up."
@@ -264,12 +282,12 @@ def _hold_several(axis: int, bring: Callable[[Any], torch.Tensor], data: Sequenc
     return bool((filled != filled[:1]).any())
 
 
-def of_a_gather(op: str, dist: Distribution, axes: Sequence[int], dim: int, shape: Sequence[int]) -> Iterator[Doubt]:
+def _of_a_gather(
+    op: str, dist: Distribution, words: Mapping[int, Placement], dim: int, shape: Sequence[int]
+) -> Iterator[Doubt]:
     """A collective that puts what devices hold in this shape side by side along `dim`."""
-    for axis in axes:
-        word, devices = dist.placements[axis], dist.devices[axis]
-        if devices == 1:
-            continue
+    for axis, word in words.items():
+        devices = dist.devices[axis]
         if isinstance(word, Partial):
             # Of extent 1 they may be stacked to be combined: statistics of rows are, most often.
             is_stacked = shape[dim] == 1

@@ -125,7 +125,7 @@ def _gathered_and_own(dim: int, along: int) -> tuple[Change, Change]:
     """Two that undo each other: all pieces side by side, and one's own slice of them."""
     return (
         partial(_op["all_gather"], dim=dim, cluster_axis=along),
-        partial(training_ops.own_slice, dim=dim, cluster_axis=along),
+        partial(training_ops.scatter, dim=dim, cluster_axis=along),
     )
 
 

@@ -1,7 +1,7 @@
 """Ops that training has and TT-NN has not, with placement rules like any other op.
 
 Losses and vocabulary-split tables computed on each device, splitting and joining of attention heads, and two
-collectives: `ring_shift` passes each device's piece on to its neighbour along an axis, around the end; `own_slice`
+collectives: `ring_shift` passes each device's piece on to its neighbour along an axis, around the end; `scatter`
 keeps each device's slice of what all hold.
 """
 
@@ -279,7 +279,7 @@ def ring_shift(input_tensor: Operand, steps: int, *, cluster_axis: int) -> Colle
 
 
 @training_collective(Kind.PARTITION, **NOTHING_IS_SENT)
-def own_slice(input_tensor: Operand, dim: int, *, cluster_axis: int) -> CollectiveSpec:
+def scatter(input_tensor: Operand, dim: int, *, cluster_axis: int) -> CollectiveSpec:
     at, shape = input_tensor.dim(dim, "dim"), input_tensor.shape
 
     def move(group: Group) -> GroupComputation:
