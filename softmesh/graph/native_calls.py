@@ -55,7 +55,7 @@ def native_name(name: str, given: Form | None = None, made: Form | None = None) 
         return _COPY if name == "copy" else f"ttnn::{name.replace('.', '::')}"
     if op.definition.native:
         return op.definition.native
-    short = name.rpartition(".")[2]
+    short = op.name.rpartition(".")[2]
     return _in_capitals(short) + ("Operation" if short.startswith(_MOREH) else "DeviceOperation")
 
 
