@@ -27,9 +27,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r} yet")
     found = importlib.import_module(f"{__name__}.described_ops").described().get(name)
     if found is None:
-        named = getattr(sys.modules[__name__.partition(".")[0]], name, None) or OPERATIONS.get(name)
-        if named is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        package = sys.modules[__name__.partition(".")[0]]
+        named = OPERATIONS[name] if name in OPERATIONS and not hasattr(package, name) else getattr(package, name)
         found = importlib.import_module(f"{__name__}.generic_ops").unified(named)
         if isinstance(named, Operation) and named.definition.namespace != "ttnn":
             return found  # a user's own op, which may be defined anew
