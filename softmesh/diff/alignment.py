@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from softmesh.diff.assembly import whole_shape
@@ -22,19 +22,27 @@ _UNIFIED = "distributed."
 
 def aligned(mine: Recording, theirs: Recording) -> dict[int, int]:
     """For entries of one run, those of the other that are the same op."""
-    others = _comparable(theirs, mine)
+    others = comparable(theirs, mine)
     sends = {entry.name for entry in others if entry.sends}
-    own = (one for one in _results(_comparable(mine, theirs)) if not one.sends or _unified(one) or one.name in sends)
+    own = (one for one in _results(comparable(mine, theirs)) if not one.sends or _unified(one) or one.name in sends)
     ours = [one for one in own if one.gradient_of is None]
-    lines = {_line(entry) for entry in others}
-    shared = sum(_line(entry) in lines for entry in ours)
-    first: Key = _called_alike(ours, others) if 2 * shared > len(ours) else _name
+    first: Key = _called_alike(ours, others) if _share_lines(ours, others) else name_of
     pairs = _matched(ours, others, first)
     _add_biases_later(mine.entries, theirs.entries, pairs)
     return _filled(ours, theirs.entries, pairs, {one.number for one in theirs.entries} - {one.number for one in others})
 
 
-def _comparable(run: Recording, other: Recording) -> list[Entry]:
+def has_common_lines(mine: Recording, theirs: Recording) -> bool:
+    """True if most ops of both stand on the same lines."""
+    return _share_lines(comparable(mine, theirs), comparable(theirs, mine))
+
+
+def _share_lines(ours: Sequence[Entry], theirs: Sequence[Entry]) -> bool:
+    lines = {_line(entry) for entry in theirs}
+    return 2 * sum(_line(entry) in lines for entry in ours) > len(ours)
+
+
+def comparable(run: Recording, other: Recording) -> list[Entry]:
     """Without what was recorded into a trace where the other run has none: its replays are what counts."""
     if any(one.is_captured for one in other.entries):
         return run.entries
@@ -55,7 +63,7 @@ def _unified(entry: Entry) -> str:
 
 
 def _line(entry: Entry) -> Hashable:
-    return _name(entry), entry.site.file, entry.site.line
+    return name_of(entry), entry.site.file, entry.site.line
 
 
 def _called_alike(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Key:
@@ -64,7 +72,7 @@ def _called_alike(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Key:
     return lambda entry: (_line(entry), () if entry.inputs else tuple(one for one in entry.callers if one in known))
 
 
-def _name(entry: Entry) -> str:
+def name_of(entry: Entry) -> str:
     name = _unified(entry).removeprefix(_UNIFIED) or entry.name
     return "read" if name in READS else same_name(name)
 
@@ -79,25 +87,25 @@ def same_name(op: str) -> str:
 
 def same_op(ours: Entry, theirs: Entry) -> bool:
     """Whether both go by the same name, or by two for the same computation."""
-    return not theirs.name or theirs.name == "module" or _name(ours) == _name(theirs)
+    return not theirs.name or theirs.name == "module" or name_of(ours) == name_of(theirs)
 
 
-def _form(entry: Entry) -> Hashable:
+def form_of(entry: Entry) -> Hashable:
     """With how many inputs: one that also adds a bias is another op. Norms in two steps read statistics beside."""
-    name = _name(entry)
+    name = name_of(entry)
     return name, None if kind_of(name) is Kind.NORM else len(entry.inputs)
 
 
-def _size(entry: Entry) -> tuple[int, ...] | None:
+def size_of(entry: Entry) -> tuple[int, ...] | None:
     shape = whole_shape(entry.outputs[0])
     return None if shape is None else tuple(n for n in shape if n != 1)
 
 
 def same_size(ours: Entry, theirs: Entry) -> bool:
     """As far as placements tell, both make as many elements by the same dims; of reshapes, only as many."""
-    mine, other = _size(ours), _size(theirs)
+    mine, other = size_of(ours), size_of(theirs)
     is_same = mine in (None, other)
-    if not is_same and mine and other and kind_of(_name(ours)) is Kind.RESHAPE:
+    if not is_same and mine and other and kind_of(name_of(ours)) is Kind.RESHAPE:
         is_same = math.prod(mine) == math.prod(other)
     return len(ours.outputs) == len(theirs.outputs) and is_same
 
@@ -162,6 +170,11 @@ def _read_together(entries: Sequence[Entry], key: Key) -> list[list[Entry]]:
     return found
 
 
+def in_order(ours: Sequence[Entry], theirs: Sequence[Entry]) -> Iterable[tuple[int, int]]:
+    """Pairs by name, size and order alone."""
+    return _matched(ours, theirs, lambda entry: (form_of(entry), size_of(entry))).items()
+
+
 def _filled(
     ours: Sequence[Entry], theirs: Sequence[Entry], pairs: dict[int, int], left_out: set[int]
 ) -> dict[int, int]:
@@ -188,13 +201,13 @@ def _alike(own: Sequence[Entry], other: Sequence[Entry]) -> Iterator[tuple[int, 
     forms: dict[Hashable, tuple[list[Entry], list[Entry]]] = defaultdict(lambda: ([], []))
     for side, entries in enumerate((own, other)):
         for entry in entries:
-            forms[_form(entry)][side].append(entry)
+            forms[form_of(entry)][side].append(entry)
     for left, right in forms.values():
-        sizes = [[_size(entry) for entry in entries] for entries in (left, right)]
+        sizes = [[size_of(entry) for entry in entries] for entries in (left, right)]
         if len(left) == len(right) and all(a == b or a is None for a, b in zip(*sizes, strict=True)):
             yield from ((a.number, b.number) for a, b in zip(left, right, strict=True))
             continue
         for size in set(sizes[0]) - {None}:
-            a, b = ([one for one in entries if _size(one) == size] for entries in (left, right))
+            a, b = ([one for one in entries if size_of(one) == size] for entries in (left, right))
             if len(a) == len(b):
                 yield from ((one.number, same.number) for one, same in zip(a, b, strict=True))

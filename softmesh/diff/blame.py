@@ -146,7 +146,7 @@ class Blame:
         found, waiting, seen = judged, [judged], {judged.entry.number}
         while waiting:
             for operand in waiting.pop().entry.inputs:
-                maker = makers.get(operand.value)
+                maker = makers.get(self._known_of(operand.value))
                 if maker is None or maker.verdict is not Verdict.NOT_COMPARED or maker.entry.number in seen:
                     continue
                 seen.add(maker.entry.number)

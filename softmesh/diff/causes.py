@@ -298,6 +298,38 @@ def _of_training(case: Case) -> Finding | None:
 # -- about the programs ------------------------------------------------------------------------------
 
 
+def _read_in_place(case: Case) -> Finding | None:
+    """Reads a value that no op before it explains: another of the reference's, or what a replay left."""
+    entry, judgement = case.entry, case.judgement
+    if entry.name not in READS or case.value is None:
+        return None
+    makers = {
+        output.number: one for one in judgement.judged if one.entry.name not in READS for output in one.entry.outputs
+    }
+    maker = makers.get(entry.outputs[0].number)
+    if maker is not None and maker.measure is not None:
+        return None
+    for other in judgement.theirs.entries:
+        read = whole_of(judgement.theirs, other.outputs[0]) if other.name in READS else None
+        if read is not None and case.found is not None and read.numel() == case.found.numel() and case.fits(read):
+            return Finding(
+                Cause.OTHER_INPUT,
+                f"it is what the reference reads as {_which(other, judgement.theirs.entries)}: the result of another "
+                "step, or the same in another order.",
+            )
+    if not judgement.mine.replayed.isdisjoint(one.value for one in entry.inputs):
+        return Finding(
+            Cause.UNKNOWN,
+            "the replay of a trace left it, and nothing within a trace is compared with calls: look at what is "
+            "written into its inputs before the replay, and at what was captured.",
+        )
+    return Finding(
+        Cause.UNKNOWN,
+        "the ops that lead to it are cut or written otherwise than the reference's and could not be compared one by "
+        "one: what they make in the end is another value.",
+    )
+
+
 def _missing(case: Case) -> Finding | None:
     """An op of the reference that the program leaves out just before."""
     judgement, partner = case.judgement, case.partner
@@ -409,6 +441,7 @@ _EXPLANATIONS: tuple[Callable[[Case], Finding | None], ...] = (
     reordered,
     _fused_parts,
     _size,
+    _read_in_place,
     _missing,
     _other_values,
 )

@@ -11,17 +11,19 @@ import torch
 
 from softmesh.arguments import described, refused
 from softmesh.callsite import CallSite, is_ours
+from softmesh.diff.alignment import has_common_lines
 from softmesh.diff.allowance import Allowance, Allowed
 from softmesh.diff.causes import explained, short
 from softmesh.diff.comparison import Comparison
 from softmesh.diff.entries import Entry
 from softmesh.diff.explained_case import Case
-from softmesh.diff.judged import Judged
+from softmesh.diff.judged import RIGHT, Judged
 from softmesh.diff.judgement import Judgement
 from softmesh.diff.orders import out_of_order
 from softmesh.diff.recording import READS, Recording, recorded
 from softmesh.diff.result import Cause, Divergence, Figures, OpDifference, Verdict
 from softmesh.diff.tolerances import Tolerances
+from softmesh.diff.value_pairs import Pairing, paired_by_value
 from softmesh.diff.which_side import against_float32
 from softmesh.errors import MeshError
 from softmesh.mesh import MeshCoordinate
@@ -94,7 +96,7 @@ def compared(
     pairs: dict[int, int] | None = None,
 ) -> Comparison:
     """Two recordings; what the program raised is a note beside a divergence, and is raised where there is none."""
-    judgement = Judgement(mine, theirs, Tolerances(tolerance, lifted), pairs)
+    judgement = _judged(mine, theirs, lambda: Tolerances(tolerance, lifted), pairs)
     if not any(one.measure is not None or one.unfit for one in judgement.judged):
         if mine.error is not None:
             raise MeshError(f"compare: the program raised {_raised(mine.error)}.") from mine.error
@@ -116,6 +118,31 @@ def compared(
     if mine.store.left_out or theirs.store.left_out:
         notes.append(f"{mine.store.left_out + theirs.store.left_out} values were too large in all to be kept.")
     return Comparison([_row(one) for one in judgement.judged], first, against, notes, mine.mesh, judgement)
+
+
+def _judged(
+    mine: Recording, theirs: Recording, tolerances: Callable[[], Tolerances], pairs: dict[int, int] | None
+) -> Judgement:
+    """By the pairs of ops that explain most: those of one name and order, or those of equal values."""
+    if pairs is not None:
+        return Judgement(mine, theirs, tolerances(), Pairing(pairs, {}))
+    by_order = Judgement(mine, theirs, tolerances())
+    if by_order.first is None and all(one.is_right or one.verdict is Verdict.UNREAD for one in by_order.judged):
+        return by_order
+    other = Judgement(mine, theirs, tolerances(), paired_by_value(mine, theirs))
+    if other.first is not None and has_common_lines(mine, theirs):
+        return by_order
+    return max(by_order, other, key=_explained)
+
+
+def _explained(judgement: Judgement) -> tuple[bool, int, int, int]:
+    """How much of the program these pairs explain: first of what the hosts put on devices, then of what ops make."""
+    wrong = [one for one in judgement.judged if one.verdict in (Verdict.MISTAKE, Verdict.INHERITED)]
+    right = [one for one in judgement.judged if one.verdict in RIGHT]
+    uploads = sum(not one.entry.inputs for one in right) - sum(not one.entry.inputs for one in wrong)
+    is_sure = judgement.first is None and not wrong
+    left_out = sum(one.verdict is Verdict.NOT_COMPARED for one in judgement.judged)
+    return is_sure, uploads, len(right) - left_out, -len(wrong)
 
 
 def _raised(error: BaseException) -> str:

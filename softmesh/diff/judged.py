@@ -29,6 +29,15 @@ class Piece(NamedTuple):
     at: tuple[int, ...]
 
 
+class Joined(NamedTuple):
+    """A range of several values of the reference's, one behind the other along a dim: a batch that is cut otherwise."""
+
+    stored: tuple[Stored, ...]
+    dim: int
+    start: int
+    size: int
+
+
 class Expected(NamedTuple):
     """The expected value: one of the reference's run, or a part of it."""
 
@@ -36,6 +45,7 @@ class Expected(NamedTuple):
     entry: Entry
     piece: Piece | None = None
     order: Order | None = None
+    joined: Joined | None = None
 
 
 @dataclass

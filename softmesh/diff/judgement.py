@@ -29,6 +29,7 @@ from softmesh.diff.result import Reason, Verdict
 from softmesh.diff.sides import Sides
 from softmesh.diff.stand_ins import StandIns
 from softmesh.diff.tolerances import GROWTH, Tolerances, of_cancellation, unit
+from softmesh.diff.value_pairs import Pairing
 from softmesh.diff.value_store import Stored
 from softmesh.kinds import Kind
 from softmesh.progress import counted
@@ -41,10 +42,10 @@ class Judgement:
     """Of all ops; `first` is the one to blame."""
 
     def __init__(
-        self, mine: Recording, theirs: Recording, tolerances: Tolerances, pairs: dict[int, int] | None = None
+        self, mine: Recording, theirs: Recording, tolerances: Tolerances, pairing: Pairing | None = None
     ) -> None:
         self.mine, self.theirs, self._tolerances = mine, theirs, tolerances
-        self.pairs = aligned(mine, theirs) if pairs is None else pairs
+        self.pairs, self._joined = pairing or Pairing(aligned(mine, theirs), {})
         tolerances.look_at(mine, theirs, self.pairs)
         self.notes: list[str] = []
         self.sides = Sides(mine, theirs)
@@ -61,7 +62,9 @@ class Judgement:
             if one.gradient_of is not None:
                 self._gradients[one.gradient_of].append(one)
         self._seen_gradients: Counter[int] = Counter()  # of a value of ours
-        self._reads_alike = len({sum(one.name in READS for one in run.entries) for run in (mine, theirs)}) == 1
+        counts = {sum(one.name in READS for one in run.entries) for run in (mine, theirs)}
+        self._is_by_order = pairing is None
+        self._reads_alike = pairing is not None or len(counts) == 1
         self._batch_reads = BatchReads(mine, theirs, self.pairs, READS)
         self._chosen = ChosenNumbers(mine)
         self._levels: dict[int, float] = {}  # by value: the accepted error
@@ -120,7 +123,7 @@ class Judgement:
         """The op of the reference that does the same."""
         paired = self.pairs.get(entry.number)
         partner = self._gradient_partner(entry) if paired is None else self.theirs.entries[paired]
-        if partner is not None and partner.site != entry.site and entry.gradient_of is None:
+        if self._is_by_order and partner is not None and partner.site != entry.site and entry.gradient_of is None:
             return self._reader_of_the_same(entry) or partner
         return partner
 
@@ -192,6 +195,11 @@ class Judgement:
 
     def _read_by(self, entry: Entry, other: Entry | None) -> Expected | None:
         """What the reference's host reads here, where both read as often: it may be another op's result."""
+        joined = self._joined.get(entry.number)
+        if joined is not None:
+            stored = joined.stored[0]
+            maker = next(one for one in self.theirs.entries if one.name in READS and one.outputs[0] == stored)
+            return Expected(stored, maker, joined=joined)
         is_read = entry.name in READS and other is not None and self._reads_alike
         return Expected(other.outputs[0], other) if is_read and other is not None else None
 
@@ -229,7 +237,7 @@ class Judgement:
 
     def _measure(self, judged: Judged, at: int, should: Expected) -> None:
         stored = judged.entry.outputs[at]
-        is_whole = should.piece is None and should.order is None
+        is_whole = should.piece is None and should.order is None and should.joined is None
         rank = len(stored.shape) - stored.dist.lead
         if is_whole and stored.digest and stored.digest == should.stored.digest and stored.dtype == should.stored.dtype:
             if judged.measure is None:

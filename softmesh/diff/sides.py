@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import torch
 
-from softmesh.diff.assembly import by_device, of_rank, own_axes, value_of
+from softmesh.diff.assembly import by_device, of_rank, own_axes, value_of, whole_of
 from softmesh.diff.entries import Operand, Recording
-from softmesh.diff.judged import Expected, Judged
+from softmesh.diff.judged import Expected, Joined, Judged
 from softmesh.diff.value_store import Stored
 from softmesh.placement.placements import LOCAL, Shard
 from softmesh.train.equivalence.values import Value, spread, whole
@@ -43,6 +43,8 @@ class Sides:
         return self.laid(judged.entry.outputs[judged.output], judged.expected, judged.entry.scale)
 
     def laid(self, ours: Stored | Operand, should: Expected, scale: float = 1.0) -> Side | None:
+        if should.joined is not None:
+            return self._beside_joined(ours, should.joined)
         value, reference = value_of(self.mine, ours), value_of(self.theirs, should.stored)
         if value is None or reference is None:
             return None
@@ -63,6 +65,14 @@ class Sides:
         if should.order is not None:
             expected = expected.index_select(should.order.dim, should.order.places)
         return Side(value, expected if scale == 1 else expected * scale)
+
+    def _beside_joined(self, ours: Stored | Operand, joined: Joined) -> Side | None:
+        value = value_of(self.mine, ours)
+        parts = [whole_of(self.theirs, one) for one in joined.stored]
+        known = [one for one in parts if one is not None]
+        if value is None or len(known) < len(parts):
+            return None
+        return Side(value, torch.cat(known, joined.dim).narrow(joined.dim, joined.start, joined.size))
 
 
 def _with_rank(value: Value, rank: int) -> Value:

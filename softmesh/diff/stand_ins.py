@@ -9,7 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+import torch
+
 from softmesh.diff.alignment import same_size
+from softmesh.diff.assembly import whole_of
 from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.recording import READS
 from softmesh.diff.value_store import Stored
@@ -50,11 +53,20 @@ class StandIns:
         if source is None:
             return None
         free = self._free.get(source.stored.number, [])
-        found = next((one for one in free if same_size(entry, one) and _reads_same(entry, one, known)), None)
+        alike = (one for one in free if same_size(entry, one) and _reads_same(entry, one, known))
+        found = next((one for one in alike if not self._copies(one)), None)
         if found is not None:
             for number in {operand.value for operand in found.inputs}:
                 self._free[number].remove(found)
         return found
+
+    def _copies(self, one: Entry) -> bool:
+        """True if it hands on what it reads, and computes nothing."""
+        read, made = ([whole_of(self._theirs, each) for each in side] for side in (one.inputs, one.outputs))
+        result = made[0]
+        return result is not None and any(
+            each is not None and torch.equal(each.flatten(), result.flatten()) for each in read
+        )
 
     def skipped(self, entry: Entry, known: Mapping[int, Known]) -> Known | None:
         """What it reads, where the reference goes on with that in place of what it makes."""
