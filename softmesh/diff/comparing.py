@@ -100,10 +100,7 @@ def compared(
     if not any(one.measure is not None or one.unfit for one in judgement.judged):
         if mine.error is not None:
             raise MeshError(f"compare: the program raised {_raised(mine.error)}.") from mine.error
-        raise MeshError(
-            f"compare: no op of the program ({len(mine.entries)} ops) is one of the reference's "
-            f"({len(theirs.entries)} ops): they have no op and no size in common."
-        )
+        raise MeshError(_nothing_in_common(len(mine.entries), len(theirs.entries)))
     first = None if judgement.first is None else divergence(judgement, judgement.first)
     if first is None:
         first = _other_result(judgement)
@@ -118,6 +115,23 @@ def compared(
     if mine.store.left_out or theirs.store.left_out:
         notes.append(f"{mine.store.left_out + theirs.store.left_out} values were too large in all to be kept.")
     return Comparison([_row(one) for one in judgement.judged], first, against, notes, mine.mesh, judgement)
+
+
+def _nothing_in_common(ours: int, theirs: int) -> str:
+    if ours and theirs:
+        return (
+            f"compare: nothing could be compared: the program ran {ours} ops and the reference {theirs}, and "
+            "none have a name and a size in common. Are they the same model with the same inputs?"
+        )
+    who = (
+        "neither the program nor the reference"
+        if not ours and not theirs
+        else "the program"
+        if theirs
+        else "the reference"
+    )
+    ran = "ran an op" if not ours and not theirs else "ran no op"
+    return f"compare: {who} {ran} on a mesh, so there is nothing to compare. Does the script call its model?"
 
 
 def _judged(

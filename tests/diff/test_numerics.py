@@ -71,7 +71,7 @@ def test_the_weight_in_bfp4_costs_most_and_another_dtype_buys_most(model: Path) 
     ("text", "said"),
     [
         (None, "no file"),
-        ("print(1)", "no op of the program"),
+        ("print(1)", "ran an op on a mesh"),
         (MODEL + "raise ValueError('late')", "raised ValueError: late"),
     ],
 )
