@@ -1,5 +1,4 @@
-"""What is said of a program that runs: warnings of strict mode, memory that nobody wrote, wrong arguments, other ranks.
+"""What is said of a program that runs. Nothing here computes.
 
-Nothing here computes. `calls.py` fills in the hooks of `softmesh.dispatch`, one after planning and one after running,
-which are called only if somebody listens.
+`calls.py` fills in the hooks of `softmesh.dispatch`, which are called only if somebody listens.
 """

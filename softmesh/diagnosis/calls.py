@@ -20,11 +20,12 @@ from softmesh.runtime.traces.recorded_numbers import RecordedNumber, recorded_nu
 from softmesh.strictness import doubt, doubts_are_heard, is_strict, warn, warn_or_raise
 from softmesh.tensor.persistent_results import note_lost, warn_if_overwritten
 from softmesh.tensor.tensor import Tensor
+from softmesh.tensor.undefined import is_unwritten
 
 
-def after_planning(call: PlannedCall) -> AfterRunning | None:
+def after_planning(call: PlannedCall) -> list[AfterRunning]:
     """Say what is known before the call runs; what it returns is called with the results."""
-    definition, bound, plan = call.definition, call.bound, call.plan
+    definition, bound = call.definition, call.bound
     after: list[AfterRunning] = []
     if bound.is_marked or definition.leaves_undefined:
         marking = (definition.undefined or carried_over)(definition, bound)
@@ -33,16 +34,14 @@ def after_planning(call: PlannedCall) -> AfterRunning | None:
     for tensor in bound.tensors if bound.is_marked else ():
         if all(tensor is not target for target in bound.targets):
             warn_if_overwritten(tensor, definition.name)
-    _tell_of_plan(plan)
+    _tell_of_plan(call.plan)
     if doubts_are_heard():
         _tell_doubts(call)
-    if bound.is_marked and not call.is_tracked and call.recording is None:
-        parts = partial_writes.of_call(definition, bound, plan)
-        if parts is not None:
-            after.append(partial(parts.tell, run_in_place=call.run_in_place))
+    if bound.is_marked and (parts := partial_writes.of_call(call)) is not None:
+        after.append(parts.tell)
     if is_strict():
         after.append(_checked(call))
-    return partial(_tell_all, after) if after else None
+    return after
 
 
 def _checked(call: PlannedCall) -> AfterRunning:
@@ -64,11 +63,6 @@ def _places_given(call: PlannedCall) -> Iterator[RecordedNumber]:
             found = recorded_number(op.name, name, place, values[place])
             if found is not None:
                 yield found
-
-
-def _tell_all(listeners: list[AfterRunning], made: list[Tensor]) -> None:
-    for listener in listeners:
-        listener(made)
 
 
 def _tell_of_plan(plan: Plan) -> None:
@@ -96,7 +90,7 @@ def _note_written(call: PlannedCall, made: list[Tensor]) -> None:
     definition, recording = call.definition, call.recording
     written = [call.bound.tensors[at] for at in definition.writes]
     if recording is not None:  # what its inputs hold is what they hold at a replay
-        recording.unwritten += [ref(tensor.storage) for tensor in definition.unwritten(call.bound)]
+        recording.unwritten += [ref(tensor.storage) for tensor in definition.read(call.bound) if is_unwritten(tensor)]
         written = made
     elif definition.changes_in_place:
         return

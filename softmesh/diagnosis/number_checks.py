@@ -69,15 +69,11 @@ class NumberCheck:
     """Made before a call runs, because it may write over what it reads."""
 
     def __init__(self, definition: Definition, plan: Plan, bound: BoundCall) -> None:
-        self._op = definition.name
-        self._moves_values = definition.precision == "data"
-        self._open_doubts = plan.open_doubts
+        self._op, self._definition, self._plan = definition.name, definition, plan
         self._open_join = ""
         if definition.joins_columns and plan.doubts and not are_columns_of_products(bound.tensors):
             self._open_join = plan.doubts[0] if may_be_weights(bound.tensors) else ""
         self._operands = bound.tensors
-        self._is_matmul = definition.is_matmul
-        self._is_collective = definition.reads_other_devices
         self._cuts_columns = definition.cuts_columns and not plan.doubts  # otherwise it is said already
         self._fills_buffers = bound.target is not None
         written = [*bound.targets, *(bound.tensors[at] for at in definition.writes)]
@@ -110,8 +106,8 @@ class NumberCheck:
         follow_joins(self._operands, made, self._is_moved())
         if self._open_join:
             note_open_join(made[0], self._open_join)
-        note_made_whole(self._operands, made, self._is_collective)
-        if self._is_matmul:
+        note_made_whole(self._operands, made, self._definition.reads_other_devices)
+        if self._definition.is_matmul:
             note_product(made[0])
         elif self._is_moved():
             carry_order(self._operands[0], made[0])
@@ -125,7 +121,7 @@ class NumberCheck:
 
     def _is_moved(self) -> bool:
         """True if the results are the values of the operands, in other places or another dtype."""
-        return self._moves_values or (self._exact is not None and self._exact is self._before)
+        return self._definition.precision == "data" or (self._exact is not None and self._exact is self._before)
 
     def _follow_stacks(self, made: Sequence[Tensor]) -> None:
         is_moved = self._is_moved()
@@ -138,7 +134,7 @@ class NumberCheck:
                     _STACKS.update((one.storage, stack) for one in made)
                 else:
                     doubt(stack.text, at=stack.site)
-        for text in self._open_doubts:
+        for text in self._plan.open_doubts:
             devices = made[0].logical_volume() // max(self._operands[0].logical_volume(), 1)
             _STACKS[made[0].storage] = _Stack(devices, text, user_call_site())
 

@@ -8,16 +8,14 @@ such masks, and of calls that are alike ever fewer are made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from softmesh import value_free
-from softmesh.dispatch.definition import Definition
-from softmesh.dispatch.plan import Plan
+from softmesh.dispatch.diagnosis_hooks import PlannedCall
 from softmesh.dispatch.roles import Role
-from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import SoftmeshError
 from softmesh.placement.pieces import pieces_at
 from softmesh.tensor.storage import Storage
@@ -26,26 +24,25 @@ from softmesh.tensor.undefined import Undefined, devices_of, mark
 from softmesh.tensor.untouched_memory import untouched_zeros
 from softmesh.tensor.written_part import KINDS, WrittenPart
 
-RunInPlace = Callable[[Plan, list[Tensor], list[Any]], list[Tensor]]
 
-
-def of_call(definition: Definition, bound: BoundCall, plan: Plan) -> CallOnParts | None:
+def of_call(call: PlannedCall) -> CallOnParts | None:
     """Asked before it runs; None where no operand is known in part, or the call cannot be made twice."""
-    device = bound.device
-    is_once = definition.draws or definition.leaves_undefined or value_free.is_on
-    if is_once or device is None or device.is_remote_only():
+    definition, device = call.definition, call.bound.device
+    is_once = definition.draws or definition.leaves_undefined or value_free.is_on or call.is_tracked
+    if is_once or call.recording is not None or device is None or device.is_remote_only():
         return None
     if device.ranks is not None and definition.reads_other_devices:
         return None  # all processes would have to make it again
-    call = CallOnParts(definition, bound, plan)
-    return call if call.reads or call.masks else None
+    found = CallOnParts(call)
+    return found if found.reads or found.masks else None
 
 
 class CallOnParts:
     """`reads`: of the operands, by position, those that are read and written in part. `masks`: of those it writes."""
 
-    def __init__(self, definition: Definition, bound: BoundCall, plan: Plan) -> None:
-        self._definition, self._bound, self._plan = definition, bound, plan
+    def __init__(self, call: PlannedCall) -> None:
+        definition, bound = self._definition, self._bound = call.definition, call.bound
+        self._plan, self._run_in_place = call.plan, call.run_in_place
         self._at = [at for at, value in enumerate(bound.data) if isinstance(value, torch.Tensor)]
         self.reads: dict[int, WrittenPart] = {}
         self.masks: dict[int, WrittenPart] = {}
@@ -95,14 +92,14 @@ class CallOnParts:
         if part is not None:
             self._marks[at], self.masks[at] = undefined, part
 
-    def tell(self, made: Sequence[Tensor], run_in_place: RunInPlace) -> None:
+    def tell(self, made: Sequence[Tensor]) -> None:
         """After it ran: marks what it has written in part, and what depends on what nobody wrote."""
         if self.masks:
-            self._note_writes(run_in_place)
+            self._note_writes()
         if not self.reads:
             return
         try:
-            runs = [self._run_again(garbled, run_in_place) for garbled in self._garbled]
+            runs = [self._run_again(garbled) for garbled in self._garbled]
         except (SoftmeshError, RuntimeError, IndexError, ValueError):
             return  # it looks at its values, and these are not what it takes
         read = self._marks[min(self.reads)]
@@ -111,14 +108,14 @@ class CallOnParts:
             if values is not None and values.shape == others[0].shape:
                 _mark_result(tensor, values, others, read)
 
-    def _run_again(self, garbled: list[Any], run_in_place: RunInPlace) -> Sequence[torch.Tensor]:
+    def _run_again(self, garbled: list[Any]) -> Sequence[torch.Tensor]:
         if not self._definition.writes:
             return self._plan.run(garbled)
         shadows = [self._shadow(at, garbled[at]) for at in self._definition.writes]
-        run_in_place(self._plan, shadows, list(garbled))
+        self._run_in_place(self._plan, shadows, list(garbled))
         return [shadow.view_data() for shadow in shadows]
 
-    def _note_writes(self, run_in_place: RunInPlace) -> None:
+    def _note_writes(self) -> None:
         writes, data = self._definition.writes, list(self._bound.data)
         is_float = data[writes[0]].is_floating_point()
         given = [
@@ -131,7 +128,7 @@ class CallOnParts:
         for at in writes:
             data[at] = self._without_writes(at, data[at], is_given=bool(given))
         shadows = [self._shadow(at, data[at]) for at in writes]
-        run_in_place(self._plan, shadows, data)
+        self._run_in_place(self._plan, shadows, data)
         for at, shadow in zip(writes, shadows, strict=True):
             if at in self.masks:
                 self._note_mask(at, shadow, is_given=bool(given))

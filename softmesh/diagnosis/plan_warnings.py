@@ -22,12 +22,12 @@ from softmesh.placement.rules import opaque
 
 def complete(plan: Plan, op: Definition, call: BoundCall) -> None:
     """Give the plan its warnings, unless it has them."""
-    if plan.local is None:
+    if plan.unexamined is None:
         return
-    local, plan.local = plan.local, None
+    (local, placed), plan.unexamined = plan.unexamined, None
     shapes = [tuple(tensor.shape) for tensor in call.tensors]
     labels = [label for label, value in zip(call.labels, call.data, strict=True) if isinstance(value, torch.Tensor)]
-    operands = dict(zip(labels, zip(shapes, plan.placed, strict=True), strict=True))
+    operands = dict(zip(labels, zip(shapes, placed, strict=True), strict=True))
     plan.doubts = tuple(_of_splits(op, call, local, operands, plan.outputs[0].dist))
     plan.doubts_of_values = tuple(_of_values(op, call, local, operands, plan))
 
@@ -63,7 +63,7 @@ def _of_values(
     """
     named = ((name, *pair) for name, pair in operands.items())
     all_given = [next(named) if isinstance(value, torch.Tensor) else None for value in call.data]
-    axes = range(plan.placed[0].lead)
+    axes = range(plan.outputs[0].dist.lead)
     skipped = {(at, axis) for at in (() if op.changes_in_place else op.writes) for axis in axes}
     for at, caches in local.places_of.items():
         held = all_given[caches[0]]

@@ -159,7 +159,3 @@ class Definition:
             for item in listed(call.values[at])
             if isinstance(item, Tensor)
         ]
-
-    def unwritten(self, call: BoundCall) -> list[Tensor]:
-        """The operands that a call reads, of which nothing was written yet."""
-        return [t for t in self.read(call) if t.storage.undefined is not None and t.storage.undefined.is_unwritten]

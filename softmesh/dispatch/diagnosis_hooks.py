@@ -14,8 +14,6 @@ from softmesh.runtime.device import MeshDevice
 from softmesh.runtime.traces.recording import Recording
 from softmesh.tensor.tensor import Tensor
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
 
 class PlannedCall(NamedTuple):
     """A call that is about to run. `run_in_place` runs it on other tensors, if it writes to its operands."""
@@ -29,12 +27,12 @@ class PlannedCall(NamedTuple):
 
 
 class Hooks:
-    """`after_planning` is called where somebody listens, and what it returns after running, with the results.
+    """`after_planning` is called where somebody listens; what it returns is called after running, with the results.
 
     The others are for calls that fail, and for those which the ranks of a mesh make together.
     """
 
-    after_planning: Callable[[PlannedCall], AfterRunning | None]
+    after_planning: Callable[[PlannedCall], list[AfterRunning]]
     explained: Callable[[str, Signature, ArgumentError, tuple[Any, ...], dict[str, Any]], ArgumentError]
     tell_unforeseen: Callable[[str, Exception, tuple[Any, ...], dict[str, Any]], None]
     tell_ranks: Callable[[Definition, BoundCall, MeshDevice], SharedCall | None]

@@ -25,7 +25,7 @@ from softmesh.arguments import described, refused
 from softmesh.cores import CoreRangeSet
 from softmesh.dispatch.call_cache import Call, CallCache, bound_values, compiled, stored, tell
 from softmesh.dispatch.cost_rules import flops_per_element
-from softmesh.dispatch.definition import Define, Definition
+from softmesh.dispatch.definition import AfterRunning, Define, Definition
 from softmesh.dispatch.derivatives import differentiated
 from softmesh.dispatch.diagnosis_hooks import HOOKS, PlannedCall
 from softmesh.dispatch.entry_point import EntryPoint
@@ -149,13 +149,13 @@ class Operation(EntryPoint):
         if device is not None and device.captures.recordings:
             recording = recording_on(device, self._queue(bound.values))
         call = PlannedCall(definition, plan, bound, recording, is_tracked, self.run_in_place)
-        listener = None
+        listeners: Sequence[AfterRunning] = ()
         if bound.is_marked or definition.leaves_undefined or plan.problem or plan.remarks or doubts_are_heard():
-            listener = HOOKS.after_planning(call)
+            listeners = HOOKS.after_planning(call)
         if device is not None and not plan.is_view and plan.program is not None:  # otherwise nothing runs on a chip
             self._launch(device, plan, bound, recording)
         made = self._computed(call, results)
-        if listener is not None:
+        for listener in listeners:
             listener(made)
         if commands.observers:
             tell(definition, plan, bound.tensors, made, device, self._queue(bound.values), lambda: bound.values)
@@ -203,22 +203,20 @@ class Operation(EntryPoint):
             tensor.handed_on()
         if bound.target is None:
             return made
-        if bound.device is not None and bound.device.captures.recordings:
-            return self._recorded_out(bound.device, bound, made)
-        if self.definition.persistent_output:
+        device, is_buffer = bound.device, self.definition.persistent_output
+        if device is not None and device.captures.recordings:
+            recording = recording_on(device, self._queue(bound.values)) if is_buffer else None
+            if recording is None:
+                return made
+            results = [recorded_out(tensor, self.name) for tensor in made]
+            recording.renewals += [renew for _, renew in results]
+            return [tensor for tensor, _ in results]
+        if is_buffer:
             return [handed_out(tensor, self.name) for tensor in made]
         for tensor in made:
             if tensor.storage.notes is not None:
                 note_overwritten(tensor, self.name)
         return made
-
-    def _recorded_out(self, device: MeshDevice, bound: BoundCall, made: list[Tensor]) -> list[Tensor]:
-        recording = recording_on(device, self._queue(bound.values))
-        if recording is None or not self.definition.persistent_output:
-            return made
-        results = [recorded_out(tensor, self.name) for tensor in made]
-        recording.renewals += [renew for _, renew in results]
-        return [tensor for tensor, _ in results]
 
     # -- what a call must meet -------------------------------------------------------------------
 
@@ -287,9 +285,7 @@ class Operation(EntryPoint):
         if recording is not None:
             check_compiled(recording, self.name, plan.program in device.program_cache)
         if plan.program not in device.program_cache:
-            device.note_program(plan.program)
-            self._note_parts(device, plan, values)
-            self._keep_buffers(device, plan, values)
+            self._note_programs(device, plan, values)
         if not device.sub_devices.active.is_default:
             device.sub_devices.check_one(self.name, _shard_grids([*bound.tensors, *bound.targets]))
         if recording is None:
@@ -298,18 +294,15 @@ class Operation(EntryPoint):
         else:
             LAUNCHED.total += 1
 
-    def _note_parts(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
-        """The other programs of an op that runs several."""
-        count = self.definition.program_count
-        if count is not None:
-            given = self._signature.named(values, range(len(values)))
-            for part in range(1, count(device, values[0].spec, given)):
+    def _note_programs(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
+        """The program of the op, those of its other parts, and the memory that they keep."""
+        definition, given = self.definition, self._signature.named(values, range(len(values)))
+        device.note_program(plan.program)
+        if definition.program_count is not None:
+            for part in range(1, definition.program_count(device, values[0].spec, given)):
                 device.note_program((plan.program, part))
-
-    def _keep_buffers(self, device: MeshDevice, plan: Plan, values: list[Any]) -> None:
-        make = self.definition.program_buffers
-        if make is not None and plan.program in device.program_cache:
-            device.program_buffers += make(device, self._signature.named(values, range(len(values))))
+        if definition.program_buffers is not None and plan.program in device.program_cache:
+            device.program_buffers += definition.program_buffers(device, given)
 
     def run_in_place(self, plan: Plan, targets: list[Tensor], data: list[Any]) -> list[Tensor]:
         """The computation changes the data of some operands, which are given memory of their own first."""

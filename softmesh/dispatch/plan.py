@@ -109,8 +109,7 @@ class Plan:
     doubts: tuple[str, ...] = ()  # and what under SOFTMESH_STRICT=1 only
     open_doubts: tuple[str, ...] = ()  # and only if the result is not added up next
     doubts_of_values: tuple[ValueDoubt, ...] = ()  # and only if the values of a call are such
-    local: Local | None = None  # of a plan whose doubts nobody has looked for so far, with
-    placed: tuple[Distribution, ...] = ()  # its operands as they come together
+    unexamined: tuple[Local, list[Distribution]] | None = None  # while nobody has looked for doubts
     is_share: bool = False  # the problem is none where each device adds its share
     is_bias: bool = False  # and what it adds looks like a bias
     cost: CostRule | None = None

@@ -340,7 +340,7 @@ class Planner:
             plan.is_bias = all(misuse.is_bias for misuse in misused)
             label = None if index == UsesPartial.OWN_PRODUCT else self.call.labels[index]
             plan.problem = describe_partial(self.op.name, label, word, axis, devices, plan.is_share)
-        plan.local, plan.placed = local, tuple(dists)
+        plan.unexamined = local, dists
 
     def _cut_fractions(self, found: list[Distribution], specs: list[TensorSpec]) -> list[Misuse]:
         """Partial sums of floats that an integer `dtype=` would cut off one by one."""

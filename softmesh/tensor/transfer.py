@@ -21,7 +21,6 @@ from softmesh.runtime.commands import emit, observed
 from softmesh.runtime.device import MeshDevice, checked_open
 from softmesh.runtime.queues.cuda_streams import on_queue
 from softmesh.runtime.queues.queue_id import QueueId, chosen_queue
-from softmesh.strictness import is_strict
 from softmesh.tensor.composers import MeshToTensor, compose_by_placement, fitting_composer
 from softmesh.tensor.convert import from_storage, round_to
 from softmesh.tensor.dtype import DataType
@@ -237,10 +236,9 @@ def gathered_from_ranks(tensor: Tensor, doing: str) -> Tensor:
 def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: bool = True) -> int:
     """The number of the queue that a tensor is read on; of a host tensor it does not matter."""
     device = tensor.storage.device
-    if is_strict():
-        doubt_nan(tensor, where)
-        note_read([tensor])
-        doubt_lost(tensor, where)
+    doubt_nan(tensor, where)
+    note_read([tensor])
+    doubt_lost(tensor, where)
     return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
 
 
