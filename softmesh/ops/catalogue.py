@@ -38,7 +38,7 @@ from softmesh.ops.elementwise import (
     unary_backward,
 )
 from softmesh.ops.embedding import embedding, rotary_embedding
-from softmesh.ops.golden import golden_functions
+from softmesh.ops.golden import golden_functions as golden
 from softmesh.ops.kv_cache import kv_cache, padded_kv_cache, paged_kv_cache
 from softmesh.ops.matmul import matmul, sparse_matmul
 from softmesh.ops.moe import gates, routed_experts

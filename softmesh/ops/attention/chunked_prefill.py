@@ -29,6 +29,8 @@ from softmesh.ops.attention.sdpa_core import (
     group,
     split_with_key_heads,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.operand_checks import check_one_shape
 from softmesh.placement import rules
 
@@ -40,6 +42,7 @@ Data = torch.Tensor | None
 @operation(
     _CHUNKED, kind=Kind.ATTENTION, rule=split_with_key_heads, precision="data", controls="memory_config", tuning=TUNING
 )
+@with_reference(golden.chunked)
 def chunked_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

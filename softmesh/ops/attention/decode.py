@@ -31,6 +31,8 @@ from softmesh.ops.attention.sdpa_core import (
     mask_bias,
     split_with_key_heads,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import dim_labels, rules
 from softmesh.runtime.gpu_value_cache import is_graphed, once_in_a_graph
@@ -52,6 +54,7 @@ Fetch = Callable[[slice, Data], tuple[torch.Tensor, torch.Tensor]]
     tuning=TUNING,
 )
 @read_on_cores(cur_pos_tensor=1)
+@with_reference(golden.decode)
 def scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

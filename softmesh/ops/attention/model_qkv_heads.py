@@ -23,6 +23,8 @@ from softmesh.ops.attention.qkv_heads import (
     one_after_another,
     split_heads,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import TILE_SIZE
 
@@ -49,6 +51,7 @@ def _check_one(op: str, operand: Operand) -> None:
 
 
 @operation(_SPLIT, **_TILED, controls="memory_config", cuts_columns=True, results="tuple[Tensor, Tensor, Tensor]")
+@with_reference(golden.split_heads)
 def split_query_key_value_and_split_heads(
     input_tensor: Operand,
     kv_input_tensor: Operand | None = None,
@@ -297,6 +300,7 @@ def create_qkv_heads_from_separate_tensors(
     tuning="compute_with_storage_grid_size",
     positional="compute_with_storage_grid_size",
 )
+@with_reference(golden.concat_heads)
 def concatenate_heads_on_grid(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
     check_rank_4("experimental.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")

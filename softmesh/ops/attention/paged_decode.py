@@ -44,6 +44,8 @@ from softmesh.ops.attention.sdpa_core import (
     group,
     split_with_key_heads,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.operand_checks import check_one_shape
 from softmesh.runtime.gpu_value_cache import is_graphed
 
@@ -205,6 +207,7 @@ def _from_pages(
     check=doubt_moved_pages,
 )
 @read_on_cores(page_table_tensor=2, cur_pos_tensor=1)
+@with_reference(golden.paged_decode)
 def paged_scaled_dot_product_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -301,6 +304,7 @@ def _paged_step(
     _LATENT, kind=Kind.ATTENTION, rule=split_with_key_heads, precision="data", controls="memory_config", tuning=TUNING
 )
 @read_on_cores(cur_pos_tensor=1)
+@with_reference(golden.latent_decode)
 def flash_multi_latent_attention_decode(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

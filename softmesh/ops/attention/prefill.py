@@ -34,6 +34,8 @@ from softmesh.ops.attention.sdpa_core import (
     joined_heads,
     split_with_key_heads,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import concat_on_mesh
 
@@ -51,6 +53,7 @@ Data = torch.Tensor | None
     controls="memory_config",
     tuning=f"{TUNING} attn_mask_block_map",
 )
+@with_reference(golden.prefill)
 def scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -181,6 +184,7 @@ def _prefill_rule(q: Operand, mask: Operand | None, ordered: bool, concat: bool)
     rearrange=named_by_position(2, "input_tensor_q input_tensor_k input_tensor_v"),
     forms=("input_tensor_q input_tensor_k input_tensor_v",),
 )
+@with_reference(golden.latent_prefill)
 def flash_mla_prefill(
     input_tensor_q: Operand,
     input_tensor_k: Operand,
@@ -248,6 +252,7 @@ _JOINT = "transformer.joint_scaled_dot_product_attention"
     tuning=TUNING,
     results="tuple[Tensor, Tensor]",
 )
+@with_reference(golden.joint)
 def joint_scaled_dot_product_attention(
     input_tensor_q: Operand,
     input_tensor_k: Operand,

@@ -25,6 +25,9 @@ from softmesh.ops.attention.head_shards import (
     joined_shards,
     on_cores_in_order,
 )
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden import golden_composite
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import TILE_SIZE
@@ -82,6 +85,7 @@ _CREATE = "experimental.nlp_create_qkv_heads"
     results="tuple[Tensor, Tensor, Tensor]",
 )
 @placed("Split by batch or sequence where the input is; otherwise Local.")
+@with_reference(golden.create_heads)
 def nlp_create_qkv_heads(
     input: Operand,
     input_kv: Operand | None = None,
@@ -178,6 +182,7 @@ def _check_fused(fused: Operand, kv: Operand | None, heads: int, kv_heads: int) 
     controls="memory_config",
     needs_tile=True,
 )
+@with_reference(golden.concat_heads)
 def nlp_concat_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, 1, s, heads * width]"""
     check_rank_4("experimental.nlp_concat_heads", input_tensor, "[batch, heads, sequence, width]")
@@ -189,6 +194,7 @@ def nlp_concat_heads(input_tensor: Operand) -> Local:
 
 
 @operation("transformer.concatenate_heads", **_OPTIONS, controls="memory_config", needs_tile=True)
+@with_reference(golden_composite.concatenate_heads)
 def concatenate_heads(input_tensor: Operand) -> Local:
     """[b, heads, s, width] -> [b, s, heads * width]"""
     check_rank_4("transformer.concatenate_heads", input_tensor, "[batch, heads, sequence, width]")

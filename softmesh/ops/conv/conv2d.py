@@ -43,6 +43,8 @@ from softmesh.ops.data_movement.image_layout import flattened, ints, pair
 from softmesh.ops.data_movement.image_memory import Extents, Sharding, asked_memory, memory_in_l1, stays_in_l1
 from softmesh.ops.data_movement.shape_ops import reshape
 from softmesh.ops.elementwise.activations import activation_function
+from softmesh.ops.golden import golden_images_and_caches as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import rules
 from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
@@ -82,6 +84,7 @@ def _program(call: BoundCall, plan: Plan) -> tuple[Any, ...]:
     tuning="compute_config",
     program_key=_program,
 )
+@with_reference(golden.conv2d)
 def _conv2d(
     *,
     input_tensor: Operand,
@@ -170,6 +173,7 @@ def _placed(
 
 @checked_function
 @placed("Split by image where the input is, by channels where the weight is; otherwise Partial or Local.")
+@with_reference(golden.conv2d)
 def conv2d(
     *,
     input_tensor: Tensor,

@@ -22,6 +22,9 @@ from softmesh.dispatch.signature import BoundCall
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG, MemoryConfig
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_composite, golden_data_movement
+from softmesh.ops.golden import golden_creation as golden
+from softmesh.ops.golden.golden_functions import InOrder, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
@@ -107,6 +110,7 @@ def _full(
 
 
 @placed("The same on all devices.")
+@with_reference(golden.full)
 def full(
     shape: Sequence[int],
     fill_value: float,
@@ -130,6 +134,7 @@ def full(
 
 
 @placed("The same on all devices.")
+@with_reference(golden.zeros)
 def zeros(
     shape: Sequence[int],
     dtype: DataType | None = None,
@@ -146,6 +151,7 @@ def zeros(
 
 
 @placed("The same on all devices.")
+@with_reference(golden.ones)
 def ones(
     shape: Sequence[int],
     dtype: DataType | None = None,
@@ -157,6 +163,7 @@ def ones(
 
 
 @placed("The same on all devices.")
+@with_reference(golden.zeros)
 def empty(
     shape: Sequence[int],
     dtype: DataType = DataType.BFLOAT16,
@@ -171,6 +178,7 @@ def empty(
 
 
 @placed("The same on all devices.")
+@with_reference(golden.arange)
 def arange(
     start: int,
     end: int | None = None,
@@ -289,6 +297,7 @@ _LIKE: dict[str, Any] = {
     tuning="device",
     positional="dtype layout device memory_config optional_tensor",
 )
+@with_reference(golden_data_movement.full_like)
 def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     """`fill_value` in the shape and placement of `tensor`."""
     return _filled(tensor, layout)
@@ -301,6 +310,7 @@ def full_like(tensor: Operand, fill_value: Value, *, layout: Layout | None = Non
     tuning="device",
     positional="dtype layout device memory_config optional_tensor",
 )
+@with_reference(InOrder(torch.zeros_like))
 def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 0)
 
@@ -312,6 +322,7 @@ def zeros_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     tuning="device",
     positional="dtype layout device memory_config optional_tensor",
 )
+@with_reference(InOrder(torch.ones_like))
 def ones_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     return _filled(tensor, layout, 1)
 
@@ -332,6 +343,7 @@ def _leave_unwritten(op: Definition, call: BoundCall) -> AfterRunning:
     undefined=_leave_unwritten,
     leaves_undefined=True,
 )
+@with_reference(InOrder(torch.zeros_like))
 def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     """Contents are undefined: here they are zeros, and who reads them before they were written is warned."""
     return _filled(tensor, layout, 0)
@@ -347,6 +359,7 @@ def empty_like(tensor: Operand, *, layout: Layout | None = None) -> Local:
     positional="dtype layout memory_config",
     unread="input",
 )
+@with_reference(golden_data_movement.moreh_full_like)
 def moreh_full_like(input: Operand, fill_value: Value, *, layout: Layout | None = None) -> Local:
     return _filled(input, layout)
 
@@ -366,6 +379,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
     tuning="sub_core_grids",
     unread="input_tensor",
 )
+@with_reference(golden_composite.fill)
 def fill(input_tensor: Operand, fill_value: Value) -> Local:
     """`fill_value` in the shape, dtype and split of the tensor."""
     return _filled(input_tensor, None)
@@ -391,6 +405,7 @@ def _check_four(op: str, operand: Operand) -> None:
 
 
 @operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config", unread="any")
+@with_reference(golden.fill_rm)
 def fill_rm(
     N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand, val_hi: Value, val_lo: Value
 ) -> Local:
@@ -400,6 +415,7 @@ def fill_rm(
 
 
 @operation(kind=Kind.CREATION, **_OPTIONS, controls="memory_config", unread="any")
+@with_reference(golden.fill_ones_rm)
 def fill_ones_rm(N: int, C: int, H: int, W: int, hOnes: int, wOnes: int, any: Operand) -> Local:
     """As `fill_rm`, with 1 and 0."""
     _check_four("fill_ones_rm", any)
@@ -422,12 +438,14 @@ def _triangle(op: str, operand: Operand, diagonal: int, is_lower: bool) -> Local
 
 
 @operation(kind=Kind.MOVEMENT, rule=_triangle, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
+@with_reference(golden_composite.triangle(torch.tril))
 def tril(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 above the diagonal of the last two dims."""
     return _triangle("tril", input_tensor, diagonal, is_lower=True)
 
 
 @operation(kind=Kind.MOVEMENT, rule=_triangle, part_work=part_work.COUNTS_PLACES, **_OPTIONS, controls="memory_config")
+@with_reference(golden_composite.triangle(torch.triu))
 def triu(input_tensor: Operand, *, diagonal: int = 0) -> Local:
     """0 below the diagonal of the last two dims."""
     return _triangle("triu", input_tensor, diagonal, is_lower=False)
@@ -448,6 +466,7 @@ def moreh_full(
 
 
 @operation(kind=Kind.MOVEMENT, rule=rules.keeping, **_OPTIONS, controls="")
+@with_reference(InOrder(torch.clone))
 def composite_example(input_tensor: Operand) -> Local:
     """TT-NN's example of an op that is made of others: a copy."""
     return Local(torch.clone)

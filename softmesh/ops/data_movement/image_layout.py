@@ -21,6 +21,8 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.hardware.enums import BufferType
 from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemoryLayout
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_images_and_caches as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import Layout
@@ -193,6 +195,7 @@ def _cut_to(op: str, made: list[int], wanted: Sequence[int] | None) -> list[int]
     tuning="grid_size",
     positional="grid_size override_memory_config collapse_output",
 )
+@with_reference(golden.fold)
 def fold(
     input: Operand,
     stride_h: int,

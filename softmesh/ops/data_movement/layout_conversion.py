@@ -28,6 +28,9 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_creation
+from softmesh.ops.golden import golden_data_movement as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.convert import to_storage
@@ -68,6 +71,7 @@ def _row_major_dtype(operand: Operand) -> DataType:
     argument_aliases={"input_dtype": "dtype"},
 )
 @placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
+@with_reference(golden.typecast)
 def typecast(input_tensor: Operand, dtype: DataType, output_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`.
 
@@ -265,6 +269,7 @@ untilize_force_native = untilize_force_codegen = untilize  # TT-NN's two kernels
     controls="memory_config queue_id",
     tuning="use_multicore sub_core_grids",
 )
+@with_reference(golden.untilize_with_unpadding)
 def untilize_with_unpadding(input_tensor: Operand, output_tensor_end: Sequence[int]) -> Local:
     """Tiles to row-major, cut at `output_tensor_end`, the last index kept in each dim; it may lie in the padding."""
     ends, shape = [int(n) for n in output_tensor_end], input_tensor.shape
@@ -434,6 +439,7 @@ def copy(input_a: Tensor, input_b: Tensor) -> Tensor:
     return cast(Tensor, assign(input_a, input_b))
 
 
+@with_reference(golden_creation.to_dtype)
 def to_dtype(tensor: Tensor, dtype: DataType) -> Tensor:
     """A host tensor in another dtype; to a block format also in TILE layout."""
     if not isinstance(tensor, Tensor) or not isinstance(dtype, DataType):

@@ -15,6 +15,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.device_batches import delivered, gradients_on_each_device
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 
 _OPTIONS: dict[str, Any] = {
@@ -38,6 +40,7 @@ def _of_assign(op: str, results: list[Any], given: dict[str, Any]) -> list[Any]:
     argument_aliases={"input_tensor": "input_tensor_a"},
     present=_of_assign,
 )
+@with_reference(golden.assign_bw)
 def assign_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand | None = None) -> Local:
     """[the gradient itself], once for each of the operands."""
     count = 1 if input_tensor_b is None else 2
@@ -51,6 +54,7 @@ def _as_gradient(at: rules.Situation) -> rules.Placement:
 
 
 @operation(**_OPTIONS, controls="memory_config", tuning=_INTO, present=delivered(*_BOTH))
+@with_reference(golden.concat_bw)
 def concat_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, dim: int = 0) -> Local:
     """[the part of the gradient that belongs to a, that of b]."""
     at = grad_tensor.from_end(dim)
@@ -72,6 +76,7 @@ def concat_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Ope
 
 
 @operation(**_OPTIONS, controls="memory_config", rule=rules.opaque)
+@with_reference(golden.repeat_bw)
 def repeat_bw(grad_tensor: Operand, input_tensor: Operand, shape: Sequence[int]) -> Local:
     """[the gradient of what was repeated `shape` times: the sum over the copies]."""
     times = [int(n) for n in shape]
@@ -95,6 +100,7 @@ def repeat_bw(grad_tensor: Operand, input_tensor: Operand, shape: Sequence[int])
     results="list[Tensor]",
     controls="memory_config",
 )
+@with_reference(golden.prod_bw)
 def prod_bw(grad_tensor: Operand, input_tensor: Operand, *, dim: int | None = None) -> Local:
     """[the gradient of what was multiplied along `dim`, or altogether]."""
     along = None if dim is None else input_tensor.dim(dim)

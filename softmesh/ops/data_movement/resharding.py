@@ -28,6 +28,9 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import all_cores, in_place_of
+from softmesh.ops.golden import golden_composite
+from softmesh.ops.golden import golden_creation as golden
+from softmesh.ops.golden.golden_functions import InOrder, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.convert import round_to
@@ -38,6 +41,7 @@ _OPTIONS: dict[str, Any] = {"cost": moves_bytes, "precision": "data"}
 
 
 @operation("move", kind=Kind.COPY, **_OPTIONS, controls="memory_config")
+@with_reference(golden.move)
 def _move(input_tensor: Operand) -> Local:
     """The same values in new memory."""
     return Local(torch.clone, **in_place_of(input_tensor))
@@ -45,6 +49,7 @@ def _move(input_tensor: Operand) -> Local:
 
 @checked_function
 @placed("As the operand.")
+@with_reference(golden.move)
 def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The values in new memory, so that a gap closes; the tensor that held them is freed."""
     if not input_tensor.is_allocated() or input_tensor.storage.device is None:
@@ -60,6 +65,7 @@ def move(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> 
 
 @checked_function
 @placed("As the operand.")
+@with_reference(golden.reallocate)
 def reallocate(tensor: Tensor, memory_config: MemoryConfig | None = None) -> Tensor:
     """As `move`: the values in new memory, the tensor that held them freed.
 
@@ -192,6 +198,7 @@ class _FillPadding(Operation):
 
 
 @operation(kind=Kind.MOVEMENT, rule=rules.keeping, **_OPTIONS, controls="memory_config", operation_class=_FillPadding)
+@with_reference(InOrder(torch.clone))
 def fill_implicit_tile_padding(input_tensor: Operand, fill_value: float) -> Local:
     """The same values, and `fill_value` between them and the ends of their tiles.
 
@@ -219,6 +226,7 @@ def _typecast(operand: Operand, dtype: DataType) -> Local:
     positional="memory_config optional_output_tensor",
 )
 @placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
+@with_reference(InOrder(torch.clone))
 def experimental_typecast(input_tensor: Operand, dtype: DataType) -> Local:
     """To another dtype."""
     return _typecast(input_tensor, dtype)
@@ -246,6 +254,7 @@ def _from_and_to(signature: Signature, args: tuple[Any, ...], kwargs: dict[str, 
     forms=("input_tensor input_dtype output_dtype memory_config? optional_output_tensor? sub_core_grids?",),
 )
 @placed("Placed as the operand is; a partial sum stays one, except where fractions are cut off.")
+@with_reference(InOrder(torch.clone))
 def quasar_typecast(input_tensor: Operand, dtype: DataType, *, input_dtype: DataType | None = None) -> Local:
     """To another dtype: `(tensor, dtype)`, or `(tensor, input_dtype, output_dtype)`."""
     if input_dtype not in (None, input_tensor.dtype):
@@ -321,6 +330,7 @@ def _check_broadcast_to(operand: Operand, sizes: Sequence[int]) -> None:
     **_OPTIONS,
     controls="memory_config output",
 )
+@with_reference(golden_composite.broadcast_to)
 def broadcast_to(input: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`, adding dims in front."""
     sizes, rank = [int(n) for n in output_shape], input.rank

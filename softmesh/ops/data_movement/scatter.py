@@ -13,6 +13,9 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, ArgumentValueError, MeshError
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_data_movement as golden
+from softmesh.ops.golden import golden_training
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import expand_mesh_dims
@@ -80,6 +83,7 @@ def _scattered(op: str, operand: Operand, dim: int, index: Operand, source: Oper
 
 
 @operation(**_OPTIONS, tuning="sub_core_grids", rule=_alike)
+@with_reference(golden.scatter)
 def scatter(input: Operand, dim: int, index: Operand, src: Operand, *, reduce: str | None = None) -> Local:
     """A copy of input with src[i] written at index[i] along `dim`, or combined with what is there.
 
@@ -92,6 +96,7 @@ def scatter(input: Operand, dim: int, index: Operand, src: Operand, *, reduce: s
 
 
 @operation(**_OPTIONS, tuning="sub_core_grids", rule=_alike)
+@with_reference(golden.scatter_add)
 def scatter_add(input: Operand, dim: int, index: Operand, src: Operand) -> Local:
     """A copy of input with src[i] added at index[i] along `dim`."""
     return _scattered("scatter_add", input, dim, index, src, "sum")
@@ -144,6 +149,7 @@ def tosa_scatter(input: Operand, index: Operand, src: Operand) -> Local:
 
 
 @operation(kind=Kind.LOOKUP, cost=moves_bytes, precision="data", controls="memory_config")
+@with_reference(golden.indexed_fill)
 def indexed_fill(batch_id: Operand, input_tensor_a: Operand, input_tensor_b: Operand, *, dim: int = 0) -> Local:
     """a, with the entries that `batch_id` names along `dim` replaced by those of b, in their order."""
     a, b = input_tensor_a, input_tensor_b
@@ -206,6 +212,7 @@ def _register_index_fill(name: str) -> None:
 
         return Local(compute, rule)
 
+    with_reference(golden_training.index_fill)(define)
     define.__doc__ = "The input with `value` at the places of `dim` that the index names."
     operation(name, kind=Kind.LOOKUP, cost=moves_bytes, precision="data", controls="memory_config")(define)
 

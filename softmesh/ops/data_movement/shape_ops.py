@@ -22,6 +22,8 @@ from softmesh.hardware.memory_config import MemoryConfig, ShardSpec, TensorMemor
 from softmesh.hardware.shape import Shape
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_data_movement as golden
+from softmesh.ops.golden.golden_functions import InOrder, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import concat_on_mesh, expand_mesh_dims
@@ -85,6 +87,7 @@ def _seen_as(op: str, operand: Operand, shape: Sequence[int], padded: Sequence[i
 
 
 def _register_reshape(op: str, controls: str) -> Operation:
+    @with_reference(golden.reshape)
     def define(
         input_tensor: Operand,
         shape: Sequence[int],
@@ -121,6 +124,7 @@ _register_reshape("experimental.quasar.reshape", "memory_config")
 
 
 @operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, part_work=part_work.RESHAPES, **_OPTIONS, controls="")
+@with_reference(golden.reshape)
 def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     """As reshape, where no value moves. Values are not shared with the input: a later write to it is not seen here."""
     return _view("view", input_tensor, shape)
@@ -135,6 +139,7 @@ def view(input_tensor: Operand, shape: Sequence[int]) -> Local:
     controls="",
     argument_aliases={"N": "shape"},
 )
+@with_reference(golden.reshape)
 def experimental_view(
     input_tensor: Operand,
     shape: Sequence[int] | int,
@@ -196,12 +201,14 @@ def _four(op: str, first: Sequence[int] | int, *others: int | None) -> Sequence[
 
 
 @operation(kind=Kind.RESHAPE, **_OPTIONS, controls="memory_config")
+@with_reference(golden.reshape_on_device)
 def reshape_on_device(input_tensor: Operand, W: int, Z: int, Y: int, X: int) -> Local:
     """reshape to four extents."""
     return reshape_local("reshape_on_device", input_tensor, (W, Z, Y, X))
 
 
 @operation(kind=Kind.RESHAPE, rule=rules.permuting, gradient=gradients.of_reshape, **_OPTIONS, controls="")
+@with_reference(golden.unsqueeze)
 def unsqueeze(input_tensor: Operand, dim: int) -> Local:
     """
     >>> y = ttnn.unsqueeze(split(8, 64, dim=1), 0)
@@ -226,6 +233,7 @@ def _after_insert(rank: int, at: int) -> list[int]:
 
 
 @operation(kind=Kind.RESHAPE, rule=rules.permuting, gradient=gradients.of_reshape, **_OPTIONS, controls="")
+@with_reference(InOrder(lambda x: x.reshape((1,) * (4 - x.dim()) + tuple(x.shape))))
 def unsqueeze_to_4D(tensor: Operand) -> Local:
     """
     >>> y = ttnn.unsqueeze_to_4D(split(8, 64, dim=1))
@@ -240,6 +248,7 @@ def unsqueeze_to_4D(tensor: Operand) -> Local:
 
 
 @operation(kind=Kind.RESHAPE, gradient=gradients.of_reshape, **_OPTIONS, controls="")
+@with_reference(golden.squeeze)
 def squeeze(input_tensor: Operand, dim: int | Sequence[int] | None = None) -> Local:
     """Drop dims of extent 1: one, several, or (None) all.
 
@@ -280,6 +289,7 @@ def _handed_on(operand: Operand) -> Local:
     controls="memory_config queue_id",
     tuning="pad_value",
 )
+@with_reference(golden.permute)
 def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     """
     >>> y = ttnn.permute(split(2, 8, 64, dim=2), (0, 2, 1))
@@ -312,6 +322,7 @@ def permute(input_tensor: Operand, dims: Sequence[int]) -> Local:
     controls="memory_config queue_id",
     tuning="pad_value",
 )
+@with_reference(golden.transpose)
 def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
     """
     >>> y = ttnn.transpose(split(8, 64, dim=1), 0, 1)
@@ -330,6 +341,7 @@ def transpose(input_tensor: Operand, dim1: int, dim2: int) -> Local:
 @operation(
     kind=Kind.MOVEMENT, rule=rules.resizing, part_work=part_work.CUTS_PLACES, **_OPTIONS, controls="", cuts_columns=True
 )
+@with_reference(golden.narrow)
 def narrow(input_tensor: Operand, dim: int, start: int, length: int) -> Local:
     d = input_tensor.dim(dim)
     n = input_tensor.shape[d]
@@ -368,6 +380,7 @@ def _sharded_as(spec: TensorSpec, shape: Sequence[int]) -> MemoryConfig | None:
     tuning="sub_core_grids",
     joins_columns=True,
 )
+@with_reference(golden.concat)
 def concat(tensors: Operand | Sequence[Operand], dim: int = 0, *, groups: int = 1) -> Local:
     """Join several tensors along `dim`, on each device.
 
@@ -419,6 +432,7 @@ def _check_groups(parts: Sequence[Operand], at: int, groups: int) -> None:
 
 @operation(kind=Kind.MOVEMENT, part_work=part_work.JOINS, **_OPTIONS, controls="")
 @placed("Split as the operands are, where they are split alike; otherwise Local.")
+@with_reference(golden.stack)
 def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     """
     >>> y = ttnn.stack([split(8, 64, dim=1), split(8, 64, dim=1)], dim=0)
@@ -455,6 +469,7 @@ def stack(input_tensors: Operand | Sequence[Operand], dim: int) -> Local:
     cuts_columns=True,
     results="list[Tensor]",
 )
+@with_reference(golden.split)
 def split(input_tensor: Operand, split_size: int | Sequence[int], dim: int = 0) -> Local:
     """Pieces of `split_size` along `dim` (the last may be shorter), or of the sizes listed."""
     d = input_tensor.dim(dim)
@@ -489,6 +504,7 @@ def _split(operand: Operand, d: int, sizes: list[int]) -> Local:
     cuts_columns=True,
     results="list[Tensor]",
 )
+@with_reference(golden.chunk)
 def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     """`chunks` equal pieces along `dim`; the last may be shorter."""
     d = input_tensor.dim(dim)
@@ -507,6 +523,7 @@ def chunk(input_tensor: Operand, chunks: int, dim: int) -> Local:
     controls="memory_config optional_output_tensor",
     tuning="implementation",
 )
+@with_reference(golden.repeat)
 def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
     """
     >>> y = ttnn.repeat(split(8, 64, dim=1), (2, 1))
@@ -533,6 +550,7 @@ def repeat(input_tensor: Operand, repeat_dims: Sequence[int]) -> Local:
 
 
 @operation(kind=Kind.MOVEMENT, rule=rules.repeating_each, **_OPTIONS, controls="memory_config")
+@with_reference(golden.repeat_interleave)
 def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
     d = input_tensor.dim(dim)
     at = d - input_tensor.rank
@@ -540,6 +558,7 @@ def repeat_interleave(input_tensor: Operand, repeats: int, dim: int) -> Local:
 
 
 @operation(kind=Kind.MOVEMENT, rule=rules.resizing, part_work=part_work.REPEATS, **_OPTIONS, controls="memory_config")
+@with_reference(golden.expand)
 def expand(input_tensor: Operand, output_shape: Sequence[int]) -> Local:
     """Repeat dims of extent 1 up to `output_shape`; -1 keeps an extent."""
     rank, sizes = input_tensor.rank, [int(n) for n in output_shape]
@@ -565,6 +584,7 @@ _ROLLS = PartWork("moves what leaves its own part to the other end of it, and no
 
 
 @operation(kind=Kind.MOVEMENT, rule=rules.resizing, part_work=_ROLLS, **_OPTIONS, controls="memory_config")
+@with_reference(golden.roll)
 def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence[int] | None = None) -> Local:
     """Rotate along dims; without `dim`, the flattened tensor."""
     rank = input_tensor.rank
@@ -593,6 +613,7 @@ def roll(input_tensor: Operand, shifts: int | Sequence[int], dim: int | Sequence
     tuning="sparse_grad sub_core_grids",
 )
 @placed("Split as input and index are, where that lines up; split along the dim it picks along, Local.")
+@with_reference(golden.gather)
 def gather_(input: Operand, dim: int, index: Operand) -> Local:
     """Elements picked along `dim` by an index tensor of the same rank, on each device."""
     d = input.dim(dim)

@@ -20,6 +20,8 @@ from softmesh.dispatch.signature import BoundCall, Signature
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_data_movement as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.convert import round_to
@@ -150,6 +152,7 @@ _slice_by_device = Operation(
     argument_aliases=_SPELLINGS,
     forms=("input_tensor slice_start:input_tensor slice_end:input_tensor",),
 )
+@with_reference(golden.slice_)
 def slice_(
     input_tensor: Operand,
     slice_start: Sequence[int],
@@ -314,6 +317,7 @@ def _check_pad_cores(definition: Definition, call: BoundCall) -> None:
     forms=("input_tensor output_padded_shape:padding input_tensor_start:padding value:fill?",),
 )
 @placed("Splits of dims that it leaves alone stay; split along a padded dim, it is Local.")
+@with_reference(golden.pad)
 def pad(
     input_tensor: Operand,
     padding: Sequence[Sequence[int]] | Sequence[int],

@@ -16,6 +16,9 @@ from softmesh.errors import ArgumentError, MeshError, did_you_mean
 from softmesh.hardware import GeluVariant, UnaryOpType, UnaryWithParam
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, rotate90
+from softmesh.ops.golden import golden_composite as golden
+from softmesh.ops.golden import golden_elementwise
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import TILE_SIZE
@@ -97,6 +100,7 @@ def activations(several: Sequence[Activation], op: str) -> Callable[[torch.Tenso
     tuning="sub_core_grids",
     floats_only=True,
 )
+@with_reference(golden_elementwise.golden_unary_chain)
 def unary_chain(input_tensor: Operand, ops_chain: Sequence[Activation]) -> Local:
     """Unary functions one after the other, with one rounding at the end."""
     chain = activations(ops_chain, "unary_chain")
@@ -123,6 +127,7 @@ GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     tuning="sub_core_grids sub_device_id",
     floats_only=True,
 )
+@with_reference(golden.situ_glu)
 def situ_glu(gate: Operand, up: Operand, beta1: float, beta2: float) -> Local:
     """beta1 tanh(gate / beta1) sigmoid(gate) beta2 tanh(up / beta2): a gate and what it lets pass, both bounded."""
     if not beta1 or not beta2:
@@ -164,6 +169,7 @@ def _register(name: str, gate: Callable[[torch.Tensor], torch.Tensor]) -> None:
     def define(input_tensor: Operand, dim: int = -1) -> Local:
         return _gated(name, input_tensor, dim, gate)
 
+    with_reference(golden.gated(gate))(define)
     define.__doc__ = "The first half of the last dim, gated by the second. TT-NN also rounds the gate by itself."
     operation(
         name,
@@ -190,6 +196,7 @@ for _name, _gate in GATES.items():
     floats_only=True,
     cuts_columns=True,
 )
+@with_reference(golden.geglu)
 def geglu(input_tensor: Operand, dim: int = -1, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """The first half of the last dim times gelu of the second; `variant` as in gelu."""
     return _gated("geglu", input_tensor, dim, gelu_function(variant))

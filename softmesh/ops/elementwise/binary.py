@@ -27,6 +27,9 @@ from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import Activation, activations
 from softmesh.ops.elementwise.dtype_policy import cast_beside_float, check_dtypes
 from softmesh.ops.elementwise.unary import gelu_function
+from softmesh.ops.golden import golden_composite as golden
+from softmesh.ops.golden import golden_elementwise
+from softmesh.ops.golden.golden_functions import InOrder, rounds_once, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import DataType, facts
@@ -52,6 +55,7 @@ class Binary(NamedTuple):
     tuning: str = _TUNING
     is_plain: bool = False  # takes no activations
     kind: Kind = Kind.ELEMENTWISE
+    reference: BinaryFunction | None = None  # None: torch's function of the same name
     gradient: gradients.Rule | None = None
     mirrored: str = ""  # of a number and a tensor
 
@@ -105,6 +109,7 @@ BINARY: dict[str, Binary] = {
     "rsub": Binary(
         lambda a, b: b - a,
         rules.additive,
+        reference=lambda a, b: b - a,
         other="input_b",
         tuning=_WITHOUT_CORES,
         gradient=gradients.of_reverse_difference,
@@ -121,17 +126,21 @@ BINARY: dict[str, Binary] = {
     "logical_xor": Binary(_tensors(torch.logical_xor), kind=Kind.COMPARISON),
     "maximum": Binary(_tensors(torch.maximum), other="input_b", tuning=_WITHOUT_CORES, mirrored="maximum"),
     "minimum": Binary(_tensors(torch.minimum), other="input_b", tuning=_WITHOUT_CORES, mirrored="minimum"),
-    "squared_difference": Binary(_tensors(_squared_difference), steps=2),
+    "squared_difference": Binary(_tensors(_squared_difference), steps=2, reference=lambda a, b: (a - b) ** 2),
     "remainder": Binary(_tensors(torch.remainder), steps=4),
     "fmod": Binary(
         _tensors(torch.fmod), steps=4, other="scalar", controls="memory_config", tuning=_CORES, is_plain=True
     ),
     "atan2": Binary(_tensors(torch.atan2), steps=16, controls="memory_config", tuning="", is_plain=True),
     "hypot": Binary(_tensors(torch.hypot), steps=6, controls="memory_config", tuning="", is_plain=True),
-    "logaddexp": Binary(_wide(torch.logaddexp), steps=20),
-    "logaddexp2": Binary(_wide(torch.logaddexp2), steps=20),
+    "logaddexp": Binary(
+        _wide(torch.logaddexp), steps=20, reference=lambda a, b: torch.log(torch.exp(a) + torch.exp(b))
+    ),
+    "logaddexp2": Binary(
+        _wide(torch.logaddexp2), steps=20, reference=lambda a, b: torch.log2(torch.exp2(a) + torch.exp2(b))
+    ),
     "xlogy": Binary(_wide(torch.xlogy), steps=10),
-    "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9),
+    "ldexp": Binary(_wide(lambda a, b: a * torch.exp2(b)), steps=9, reference=lambda a, b: a * 2.0**b),
     "gcd": Binary(_tensors(torch.gcd), steps=32, integer=True, tuning=_WITHOUT_CORES),
     "lcm": Binary(_tensors(torch.lcm), steps=32, integer=True, tuning=_WITHOUT_CORES),
     "bitwise_and": Binary(operator.and_, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
@@ -139,8 +148,14 @@ BINARY: dict[str, Binary] = {
     "bitwise_xor": Binary(operator.xor, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "bitwise_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
     "bitwise_right_shift": Binary(_right_shift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
-    "logical_left_shift": Binary(operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE),
-    "logical_right_shift": Binary(_tensors(_right_shift_logical), integer=True),
+    "logical_left_shift": Binary(
+        operator.lshift, integer=True, other="input_b", controls=_WITHOUT_DTYPE, reference=torch.bitwise_left_shift
+    ),
+    "logical_right_shift": Binary(
+        _tensors(_right_shift_logical),
+        integer=True,
+        reference=lambda a, b: ((a.long() & 0xFFFFFFFF) >> b.long()).to(a.dtype),
+    ),
 }
 
 
@@ -220,6 +235,7 @@ def _register(name: str, entry: Binary) -> None:
         return binary_local(name, entry, input_tensor_a, input_tensor_b)
 
     chosen = plain if entry.is_plain else define
+    with_reference(golden_elementwise.golden_pair(entry.reference or getattr(torch, name)))(chosen)
     chosen.__doc__ = (
         f"{name}, element by element, with broadcasting.\n\n{'' if entry.integer else _EXAMPLE.format(name)}"
     )
@@ -294,6 +310,7 @@ def _quotient(rounding_mode: str | None, *values: Value) -> Callable[[Any, Any],
     check=_check_quotient,
     program_key=elementwise_program,
 )
+@with_reference(golden_elementwise.golden_div)
 def div(
     input_tensor_a: Value,
     input_tensor_b: Value,
@@ -329,6 +346,7 @@ def div(
     controls=_WITHOUT_DTYPE,
     tuning=_TUNING,
 )
+@with_reference(golden_elementwise.golden_rdiv)
 def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = None) -> Local:
     """value / input."""
     check_rounding("rdiv", rounding_mode)
@@ -346,6 +364,7 @@ def rdiv(input_tensor: Operand, value: Value, *, rounding_mode: str | None = Non
     precision="native",
     tuning=_WITHOUT_CORES,
 )
+@with_reference(golden_elementwise.golden_pow)
 def power(
     input_tensor: Value,
     exponent: Value,
@@ -379,6 +398,7 @@ def place_of_three(op: str, *values: object) -> MemoryConfig | None:
     program_key=elementwise_program,
     undefined=selected,
 )
+@with_reference(golden_elementwise.golden_where)
 def where(predicate: Operand, true_value: Value, false_value: Value) -> Local:
     """true_value where the predicate is not 0, else false_value; in the dtype of those, where one is a tensor.
 
@@ -423,6 +443,7 @@ def gelu_of_sum(a: torch.Tensor, b: Any) -> torch.Tensor:
     controls="dtype memory_config output_tensor",
     tuning="fast_and_approximate_mode sub_core_grids sub_device_id",
 )
+@with_reference(golden.bias_gelu)
 def bias_gelu(
     input_tensor_a: Operand,
     input_tensor_b: Value,
@@ -437,6 +458,7 @@ def bias_gelu(
 
 
 @operation(**_INTO, rule=rules.additive)
+@with_reference(golden.addalpha)
 def addalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
     """a + alpha * b."""
     entry = Binary(lambda a, b: a + alpha * b, rules.additive)
@@ -444,6 +466,7 @@ def addalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> 
 
 
 @operation(**_INTO, rule=rules.additive)
+@with_reference(golden.subalpha)
 def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> Local:
     """a - alpha * b."""
     entry = Binary(lambda a, b: a - alpha * b, rules.additive)
@@ -451,6 +474,7 @@ def subalpha(input_tensor_a: Operand, input_tensor_b: Operand, alpha: float) -> 
 
 
 @operation(kind=Kind.COMPARISON, **_PLAIN, cost=flops_per_element(4))
+@with_reference(golden.isclose)
 def isclose(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -468,6 +492,7 @@ def isclose(
 
 
 @operation(kind=Kind.ELEMENTWISE, **_PLAIN, precision="native", floats_only=True)
+@with_reference(golden_elementwise.golden_pair(torch.nextafter))
 def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The next number of the dtype from a towards b. TT-NN goes by a fixed step, which may be another."""
     return binary_local("nextafter", Binary(torch.nextafter), input_tensor_a, input_tensor_b)
@@ -481,6 +506,7 @@ def nextafter(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     floats_only=True,
     argument_aliases=_OR_VALUE,
 )
+@with_reference(golden.div_no_nan)
 def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, and 0 where b is 0."""
 
@@ -492,6 +518,7 @@ def div_no_nan(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
 
 
 @operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(3), argument_aliases=_OR_VALUE)
+@with_reference(InOrder(rounds_once(lambda a, b: torch.floor(torch.true_divide(*golden_elementwise.as_tensors(a, b))))))
 def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
     """a / b, rounded down."""
     entry = Binary(lambda a, b: torch.div(a, b, rounding_mode="floor"))
@@ -499,6 +526,7 @@ def floor_div(input_tensor_a: Operand, input_tensor_b: Value) -> Local:
 
 
 @operation(kind=Kind.ELEMENTWISE, rule=rules.multiplicative, **_PLAIN, cost=flops_per_element(2))
+@with_reference(golden.outer)
 def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """[..., n, m]: every value of a's last dim times every one of b's; the dims before them broadcast."""
     a, b = input_tensor_a, input_tensor_b
@@ -529,6 +557,7 @@ def outer(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
 
 
 @operation(kind=Kind.ELEMENTWISE, **_PLAIN, cost=flops_per_element(2), floats_only=True)
+@with_reference(golden.prelu)
 def prelu(input_tensor_a: Operand, weight: Value | Sequence[float]) -> Local:
     """x above 0, weight * x below; a weight tensor has one value for each channel (dim 1), or one for all."""
     if isinstance(weight, Operand):
@@ -573,6 +602,7 @@ _ONE_ALONG = {BcastOpDim.H: (-2,), BcastOpDim.W: (-1,), BcastOpDim.HW: (-2, -1)}
 
 @operation(kind=Kind.ELEMENTWISE, controls="memory_config output_tensor")
 @placed("Split as the operands are, where their splits line up; a partial sum as in add, subtract and multiply.")
+@with_reference(golden.bcast)
 def bcast(input_a: Operand, input_b: Operand, math_op: BcastOpMath, dim: BcastOpDim) -> Local:
     """a + b, a - b or a * b; b has one row (H), one column (W) or one value (HW) for each matrix of a."""
     wrong = [d for d in _ONE_ALONG[dim] if input_b.rank < -d or input_b.shape[d] != 1]

@@ -14,6 +14,8 @@ from softmesh.hardware import GeluVariant
 from softmesh.ops.elementwise.binary import BINARY, check_rounding
 from softmesh.ops.elementwise.unary import gelu_function
 from softmesh.ops.elementwise.unary_backward import backward, derived, linear_in_gradient
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import GradientOf, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 
@@ -37,12 +39,15 @@ WITH_NUMBERS: dict[str, Callable[..., torch.Tensor]] = {
 REMAINDERS: dict[str, Callable[..., torch.Tensor]] = {"fmod": torch.fmod, "remainder": torch.remainder}
 
 
+_FORWARD = {"max": "maximum", "min": "minimum"}  # the ops of two tensors
+
+
 def _register_pair(name: str, function: Callable[..., torch.Tensor]) -> None:
     def define(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
         return derived(f"{name}_bw", function, grad_tensor, input_tensor_a, input_tensor_b)
 
     define.__doc__ = f"[the gradient of a, that of b], of {name}."
-    backward(name)(define)
+    backward(name)(with_reference(GradientOf(_FORWARD.get(name, name)))(define))
 
 
 def _register_with_number(name: str, function: Callable[..., torch.Tensor]) -> None:
@@ -83,6 +88,7 @@ def div_bw(grad_tensor: Operand, input_tensor: Operand, other_tensor: Value, rou
 
 
 @backward("rdiv", steps=4)
+@with_reference(GradientOf("rdiv", {"scalar": "value"}))
 def rdiv_bw(grad_tensor: Operand, input_tensor: Operand, scalar: float, *, rounding_mode: str | None = None) -> Local:
     """Of scalar / x."""
     check_rounding("rdiv_bw", rounding_mode)
@@ -94,6 +100,7 @@ def rdiv_bw(grad_tensor: Operand, input_tensor: Operand, scalar: float, *, round
 
 
 @backward("div_no_nan", steps=2)
+@with_reference(GradientOf("div_no_nan", {"scalar": "input_tensor_b"}))
 def div_no_nan_bw(grad_tensor: Operand, input_tensor: Operand, scalar: float) -> Local:
     """Of x / scalar, and 0 where the scalar is 0."""
     factor = 0.0 if scalar == 0 else 1 / scalar
@@ -152,7 +159,7 @@ def _register_clamp(name: str) -> None:
         return Local(compute)
 
     define.__doc__ = "[the gradient where the input lies within the bounds, 0 elsewhere]."
-    backward(name, steps=3)(define)
+    backward(name, steps=3)(with_reference(GradientOf(name, wanted=(0, 1)))(define))
 
 
 for _name in ("clamp", "clip"):
@@ -160,6 +167,7 @@ for _name in ("clamp", "clip"):
 
 
 @backward("where", into=_BY_LETTER, steps=2)
+@with_reference(GradientOf("where", wanted=(1, None)))
 def where_bw(grad_tensor: Operand, input_tensor_a: Operand, input_tensor_b: Operand, input_tensor_c: Operand) -> Local:
     """Of where(a, b, c): the gradients of b and c."""
 
@@ -191,7 +199,7 @@ def _register_third(
         return derived(f"{name}_bw", lambda a, b, c: function(a, b, c, alpha), grad_tensor, *operands)
 
     define.__doc__ = f"Of {formula}."
-    backward(name, steps=steps)(define)
+    backward(name, steps=steps)(with_reference(GradientOf(name, {"alpha": "value"}))(define))
 
 
 _register_third("addcmul", 4, "a + alpha * b * c", lambda a, b, c, alpha: a + alpha * b * c)
@@ -200,6 +208,7 @@ _register_third("addcdiv", 6, "a + alpha * b / c", lambda a, b, c, alpha: a + al
 
 @backward("fill", into=("input_grad",), steps=1)
 @placed("Local where the operands are split: each device has a sum of its own.")
+@with_reference(golden.fill_bw)
 def fill_bw(grad_tensor: Operand, input_tensor: Operand) -> Local:
     """[the sum of the gradient on each device, everywhere]."""
     dims = [d - grad_tensor.rank for d in range(grad_tensor.rank)]

@@ -16,6 +16,8 @@ from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.dispatch.signature import Signature
 from softmesh.hardware.memory_config import MemoryConfig
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.tensor.tensor import Tensor
 
 Parts = tuple[torch.Tensor, ...]
@@ -110,36 +112,42 @@ _PARTS = {
 
 
 @checked_function
+@with_reference(golden.real)
 def real(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The real part."""
     return cast(Tensor, _PARTS["real"](input_tensor.real, memory_config=memory_config))
 
 
 @checked_function
+@with_reference(golden.imag)
 def imag(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """The imaginary part."""
     return cast(Tensor, _PARTS["real"](input_tensor.imag, memory_config=memory_config))
 
 
 @checked_function
+@with_reference(golden.is_real)
 def is_real(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """1 where the imaginary part is 0."""
     return cast(Tensor, _PARTS["is_zero"](input_tensor.imag, memory_config=memory_config))
 
 
 @checked_function
+@with_reference(golden.is_imag)
 def is_imag(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """1 where the real part is 0."""
     return cast(Tensor, _PARTS["is_zero"](input_tensor.real, memory_config=memory_config))
 
 
 @checked_function
+@with_reference(golden.angle)
 def angle(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
     """From the real axis, between -pi and pi."""
     return cast(Tensor, _PARTS["angle"](input_tensor.real, input_tensor.imag, memory_config=memory_config))
 
 
 @checked_function
+@with_reference(golden.conj)
 def conj(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> ComplexTensor:
     """The same with the other sign of the imaginary part."""
     parts = _PARTS["real"](input_tensor.real, memory_config=memory_config), _PARTS["neg"](input_tensor.imag)
@@ -147,6 +155,7 @@ def conj(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = No
 
 
 @checked_function
+@with_reference(golden.polar)
 def polar(input_tensor: ComplexTensor, *, memory_config: MemoryConfig | None = None) -> ComplexTensor:
     """The number of this size (real part) and angle (imaginary part)."""
     return ComplexTensor(*_PARTS["polar"](input_tensor.real, input_tensor.imag, memory_config=memory_config))
@@ -234,8 +243,10 @@ def _gradient_of_one(name: str) -> Callable[..., list[ComplexTensor]]:
     return of_one
 
 
-angle_bw, real_bw, imag_bw = (_gradient_of_one(name) for name in ("angle_bw", "real_bw", "imag_bw"))
-conj_bw, polar_bw = (_gradient_of_one(name) for name in ("conj_bw", "polar_bw"))
+angle_bw, real_bw, imag_bw, conj_bw, polar_bw = (
+    with_reference(golden.complex_gradient(forward))(_gradient_of_one(f"{forward.__name__}_bw"))
+    for forward in (golden.angle, golden.real, golden.imag, golden.conj, golden.polar)
+)
 
 
 def _gradient_of_two(name: str) -> Callable[..., list[ComplexTensor]]:

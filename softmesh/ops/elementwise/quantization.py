@@ -14,6 +14,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops.device_batches import on_each_device
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.dtype import DataType, facts
 
@@ -81,6 +83,7 @@ def _check_floats(op: str, operand: Operand, *, wanted: bool) -> None:
 
 
 @operation(**_OPTIONS)
+@with_reference(golden.quantize)
 def quantize(input_tensor: Operand, scale: Value, zero_point: Value, *, axis: int | None = None) -> Local:
     """round(x / scale) + zero_point, as int32."""
     _check_floats("quantize", input_tensor, wanted=True)
@@ -92,6 +95,7 @@ def quantize(input_tensor: Operand, scale: Value, zero_point: Value, *, axis: in
 
 
 @operation(**_OPTIONS)
+@with_reference(golden.dequantize)
 def dequantize(input_tensor: Operand, scale: Value, zero_point: Value, *, axis: int | None = None) -> Local:
     """(x - zero_point) * scale, as bfloat16 unless another dtype is asked for."""
     _check_floats("dequantize", input_tensor, wanted=False)
@@ -103,6 +107,7 @@ def dequantize(input_tensor: Operand, scale: Value, zero_point: Value, *, axis: 
 
 
 @operation(**_OPTIONS)
+@with_reference(golden.requantize)
 def requantize(
     input_tensor: Operand,
     in_scale: Value,

@@ -20,6 +20,8 @@ from softmesh.hardware.program_configs import MatmulProgramConfig
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.binary import broadcast_rank, place_of_three
+from softmesh.ops.golden import golden_composite as golden
+from softmesh.ops.golden.golden_functions import InOrder, rounds_once, with_reference
 from softmesh.ops.matmul.batched_gemm import product
 from softmesh.ops.matmul.block_checks import check_blocks
 from softmesh.placement import dim_labels, rules
@@ -86,6 +88,7 @@ def _total(at: rules.Situation, addend: int, factors: tuple[int, ...]) -> rules.
 
 
 @operation(**_THREE, rule=_sum_with)
+@with_reference(golden.addcmul)
 def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
     """a + value * b * c; of whole numbers exact, and wrapped as they are."""
     if not any(operand.is_float for operand in (input_a, input_b, input_c)):
@@ -95,6 +98,7 @@ def addcmul(input_a: Operand, input_b: Operand, input_c: Operand, *, value: floa
 
 
 @operation(**_THREE, floats_only=True, rule=_sum_with)
+@with_reference(golden.addcdiv)
 def addcdiv(input_a: Operand, input_b: Operand, input_c: Operand, *, value: float = 1.0) -> Local:
     """a + value * b / c."""
     rule = _sum_with(0, rules.dividing, 1, 2)
@@ -124,6 +128,7 @@ _TWO_VALUES = {"value1": "input_tensor_b", "value2": "input_tensor_c"}
     ),
     rule=_sum_with,
 )
+@with_reference(InOrder(rounds_once(lambda a, b, c: a * b + c)))
 def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -> Local:
     """a * b + c; b and c may be numbers."""
     rule = _sum_with(2, rules.multiplicative, 0, 1)
@@ -131,6 +136,7 @@ def mac(input_tensor_a: Operand, input_tensor_b: Value, input_tensor_c: Value) -
 
 
 @operation(**_THREE, floats_only=True)
+@with_reference(InOrder(rounds_once(lambda start, end, weight: start + weight * (end - start))))
 def lerp(input: Operand, end: Operand, weight: Value) -> Local:
     """input + weight * (end - input)."""
     return _local("lerp", lambda a, b, w: a + w * (b - a), rules.elementwise, input, end, weight)
@@ -162,6 +168,7 @@ def _check_snake(x: Operand, alpha: Operand, beta: Operand) -> None:
 
 
 @operation(kind=Kind.ELEMENTWISE, controls="memory_config output_tensor", cost=flops_per_element(2))
+@with_reference(InOrder(rounds_once(lambda x, alpha, beta: x + torch.sin(alpha * x) ** 2 / (beta + 1e-9))))
 def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     """x + sin(alpha x)^2 / (beta + 1e-9), with broadcasting; what TT-NN adds to beta is not known."""
     _check_snake(input_tensor, alpha, beta)
@@ -179,6 +186,7 @@ def snake_beta(input_tensor: Operand, alpha: Operand, beta: Operand) -> Local:
     controls="memory_config dtype optional_output_tensor",
     tuning="compute_kernel_config core_grid output_tile",
 )
+@with_reference(golden.addmm)
 def addmm(
     input_tensor: Operand,
     mat1_tensor: Operand,

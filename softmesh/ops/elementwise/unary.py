@@ -20,6 +20,8 @@ from softmesh.hardware import GeluVariant, SigmoidMode
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_gelu
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_elementwise as golden
+from softmesh.ops.golden.golden_functions import InOrder, rounds_once, with_reference
 from softmesh.placement import rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType
@@ -40,6 +42,7 @@ class Unary(NamedTuple):
     integers: bool = False  # makes sense of whole numbers too
     kind: Kind = Kind.ELEMENTWISE
     gradient: gradients.Rule | None = gradients.by_its_backward
+    reference: Callable[..., torch.Tensor] | None = None  # None: torch's function of the same name
     example: str = """
 >>> y = ttnn.{}(split(8, 64, dim=1))
 >>> y.shape, ttnn.placements(y)
@@ -74,13 +77,15 @@ UNARY: dict[str, Unary] = {
     "atan": Unary(torch.atan, 8),
     "atanh": Unary(torch.atanh, 8),
     "bitwise_not": Unary(torch.bitwise_not, integers=True, example=""),
-    "cbrt": Unary(_float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8),
+    "cbrt": Unary(
+        _float(lambda x: x.sign() * x.abs().pow(1 / 3)), 8, reference=lambda x: torch.sign(x) * torch.abs(x) ** (1 / 3)
+    ),
     "ceil": Unary(torch.ceil, integers=True),
     "cos": Unary(torch.cos, 16),
     "cosh": Unary(lambda x: torch.cosh(x.double()), 20),  # fp32 inside would end before the result does
     "deg2rad": Unary(torch.deg2rad, rule=rules.linear),
     "digamma": Unary(torch.digamma, 16),
-    "eqz": Unary(lambda x: x == 0, integers=True, kind=Kind.COMPARISON),
+    "eqz": Unary(lambda x: x == 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.eq(x, 0)),
     "erf": Unary(torch.erf, 24, tuning=_APPROXIMABLE),
     "erfc": Unary(torch.erfc, 24),
     "erfinv": Unary(torch.erfinv, 16),
@@ -89,48 +94,54 @@ UNARY: dict[str, Unary] = {
     "expm1": Unary(torch.expm1, 20),
     "floor": Unary(torch.floor, integers=True),
     "frac": Unary(torch.frac),
-    "gez": Unary(lambda x: x >= 0, integers=True, kind=Kind.COMPARISON),
-    "gtz": Unary(lambda x: x > 0, integers=True, kind=Kind.COMPARISON),
-    "hardmish": Unary(_float(lambda x: x * (x + 2.8).clamp(0, 5) / 5), 4),
-    "hardsigmoid": Unary(F.hardsigmoid, 3),
-    "hardswish": Unary(F.hardswish, 4),
+    "gez": Unary(lambda x: x >= 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.ge(x, 0)),
+    "gtz": Unary(lambda x: x > 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.gt(x, 0)),
+    "hardmish": Unary(
+        _float(lambda x: x * (x + 2.8).clamp(0, 5) / 5), 4, reference=lambda x: x * torch.clamp(x + 2.8, 0.0, 5.0) / 5
+    ),
+    "hardsigmoid": Unary(F.hardsigmoid, 3, reference=lambda x: torch.clamp(x / 6 + 0.5, 0, 1)),
+    "hardswish": Unary(F.hardswish, 4, reference=lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1)),
     "i0": Unary(torch.i0, 16),
-    "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16),
-    "identity": Unary(torch.clone, 0, rules.keeping, integers=True, gradient=gradients.passed_on),
+    "i1": Unary(lambda x: torch.special.i1(x.clamp(-_I1_BOUND, _I1_BOUND)), 16, reference=torch.special.i1),
+    "identity": Unary(
+        torch.clone, 0, rules.keeping, integers=True, gradient=gradients.passed_on, reference=torch.clone
+    ),
     "isfinite": Unary(torch.isfinite, integers=True, kind=Kind.COMPARISON),
     "isinf": Unary(torch.isinf, integers=True, kind=Kind.COMPARISON),
     "isnan": Unary(torch.isnan, integers=True, kind=Kind.COMPARISON),
     "isneginf": Unary(torch.isneginf, integers=True, kind=Kind.COMPARISON),
     "isposinf": Unary(torch.isposinf, integers=True, kind=Kind.COMPARISON),
-    "lez": Unary(lambda x: x <= 0, integers=True, kind=Kind.COMPARISON),
+    "lez": Unary(lambda x: x <= 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.le(x, 0)),
     "lgamma": Unary(torch.lgamma, 16),
     "log": Unary(torch.log, 16, tuning=_APPROXIMABLE),
     "log10": Unary(torch.log10, 16, tuning=_APPROXIMABLE),
     "log1p": Unary(torch.log1p, 16, tuning=_APPROXIMABLE),
     "log2": Unary(torch.log2, 16, tuning=_APPROXIMABLE),
-    "log_sigmoid": Unary(F.logsigmoid, 30),
+    "log_sigmoid": Unary(F.logsigmoid, 30, reference=lambda x: -torch.logaddexp(-x, torch.zeros_like(x))),
     "logical_not": Unary(torch.logical_not, integers=True, kind=Kind.COMPARISON),
-    "ltz": Unary(lambda x: x < 0, integers=True, kind=Kind.COMPARISON),
-    "mish": Unary(F.mish, 46, tuning=_APPROXIMABLE),
+    "ltz": Unary(lambda x: x < 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.lt(x, 0)),
+    "mish": Unary(
+        F.mish, 46, tuning=_APPROXIMABLE, reference=lambda x: x * torch.tanh(torch.logaddexp(x, torch.zeros_like(x)))
+    ),
     "neg": Unary(torch.neg, 1, rules.linear, integers=True, gradient=gradients.of_negation),
-    "nez": Unary(lambda x: x != 0, integers=True, kind=Kind.COMPARISON),
+    "nez": Unary(lambda x: x != 0, integers=True, kind=Kind.COMPARISON, reference=lambda x: torch.ne(x, 0)),
     "rad2deg": Unary(torch.rad2deg, rule=rules.linear),
     "reciprocal": Unary(torch.reciprocal, 8),
     "relu": Unary(torch.relu, integers=True),
-    "relu6": Unary(F.relu6, 2, integers=True),
+    "relu6": Unary(F.relu6, 2, integers=True, reference=lambda x: torch.clamp(x, 0, 6)),
     "rsqrt": Unary(_float(torch.rsqrt), 8, tuning=_APPROXIMABLE),
     "sign": Unary(torch.sign, integers=True),
     "signbit": Unary(torch.signbit, integers=True, kind=Kind.COMPARISON),
-    "silu": Unary(F.silu, 20),
+    "silu": Unary(F.silu, 20, reference=lambda x: x / (1 + torch.exp(-x))),
     "sin": Unary(torch.sin, 16),
     "sinh": Unary(lambda x: torch.sinh(x.double()), 20),
-    "softsign": Unary(_float(F.softsign), 3),
+    "softsign": Unary(_float(F.softsign), 3, reference=lambda x: x / (1 + torch.abs(x))),
     "sqrt": Unary(torch.sqrt, 8, tuning=_APPROXIMABLE),
     "square": Unary(torch.square, integers=True),
-    "swish": Unary(F.silu, 20),
+    "swish": Unary(F.silu, 20, reference=lambda x: x / (1 + torch.exp(-x))),
     "tan": Unary(torch.tan, 16),
     "tanh": Unary(torch.tanh, 16, tuning=f"{_APPROXIMABLE} accuracy"),  # `accuracy`: of earlier releases
-    "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 17),
+    "tanhshrink": Unary(lambda x: _tanhshrink(x.double()), 17, reference=lambda x: x - torch.tanh(x)),
     "trunc": Unary(torch.trunc, integers=True),
 }
 
@@ -139,6 +150,7 @@ def _register(name: str, entry: Unary) -> Operation:
     def define(input_tensor: Operand) -> Local:
         return Local(entry.function)
 
+    with_reference(InOrder(rounds_once(entry.reference) if entry.reference else getattr(torch, name)))(define)
     define.__doc__ = f"{name}, element by element.\n{entry.example.format(name)}"
     return operation(
         name,
@@ -187,6 +199,7 @@ def gelu_function(variant: GeluVariant) -> TorchFunction:
     tuning=_APPROXIMABLE,
     program_key=elementwise_program,
 )
+@with_reference(golden.golden_gelu)
 def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) -> Local:
     """x * Phi(x); `variant` Tanh takes the tanh form. The fast mode's table is not modelled: exact here.
 
@@ -209,6 +222,7 @@ def gelu(input_tensor: Operand, *, variant: GeluVariant = GeluVariant.Accurate) 
     tuning=_TUNING,
     program_key=elementwise_program,
 )
+@with_reference(InOrder(torch.sigmoid))
 def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = SigmoidMode.Accurate) -> Local:
     """1 / (1 + exp(-x)); the approximate mode's table is not modelled: exact here.
 
@@ -228,6 +242,7 @@ def sigmoid(input_tensor: Operand, *, vector_mode: int = 4, mode: SigmoidMode = 
     tuning=_APPROXIMABLE,
     positional="fast_and_approximate_mode",
 )
+@with_reference(InOrder(rounds_once(lambda x: 1 / (1 + torch.exp(-x)))))
 def sigmoid_accurate(input_tensor: Operand) -> Local:
     return Local(torch.sigmoid)
 
@@ -240,6 +255,7 @@ def sigmoid_accurate(input_tensor: Operand) -> Local:
     tuning=_TUNING,
     program_key=elementwise_program,
 )
+@with_reference(golden.golden_leaky_relu)
 def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     if not input_tensor.is_float:
         return Local(lambda x: torch.where(x < 0, x * negative_slope, x.double()))
@@ -256,6 +272,7 @@ def leaky_relu(input_tensor: Operand, negative_slope: float) -> Local:
     tuning=_TUNING,
     program_key=elementwise_program,
 )
+@with_reference(golden.golden_elu)
 def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     return Local(lambda x: F.elu(x, alpha))
 
@@ -263,6 +280,7 @@ def elu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
 @operation(
     kind=Kind.ELEMENTWISE, native="UnaryDeviceOperation", precision="native", aliases=("clip",), controls=_CONTROLS
 )
+@with_reference(golden.golden_clamp)
 def clamp(input_tensor: Operand, min: Value | None = None, max: Value | None = None) -> Local:
     """Into [min, max]; each bound a number, a tensor, or None for no bound."""
     if min is None and max is None:
@@ -288,6 +306,7 @@ def _clamped(x: torch.Tensor, low: Any, high: Any) -> torch.Tensor:
     controls=_CONTROLS,
     tuning=_TUNING,
 )
+@with_reference(golden.golden_round)
 def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     return Local(lambda x: torch.round(x, decimals=decimals))
 
@@ -302,6 +321,7 @@ def round_(input_tensor: Operand, *, decimals: int = 0) -> Local:
     tuning=_TUNING,
     program_key=elementwise_program,
 )
+@with_reference(golden.golden_softplus)
 def softplus(input_tensor: Operand, *, beta: float = 1.0, threshold: float = 20.0) -> Local:
     return Local(lambda x: F.softplus(x, beta, threshold))
 
@@ -433,62 +453,73 @@ def _local(name: str, *parameters: Any) -> Local:
 
 
 @_unary(cost=flops_per_element(21))
+@with_reference(golden.golden_celu)
 def celu(input_tensor: Operand, *, alpha: float = 1.0) -> Local:
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
     return _local("celu", alpha)
 
 
 @_unary(cost=flops_per_element(2))
+@with_reference(golden.golden_hardtanh)
 def hardtanh(input_tensor: Operand, *, min_val: float = -1.0, max_val: float = 1.0) -> Local:
     return _local("hardtanh", min_val, max_val)
 
 
 @_unary(cost=flops_per_element(22))
+@with_reference(golden.golden_selu)
 def selu(input_tensor: Operand, *, scale: float = 1.0507, alpha: float = 1.67326) -> Local:
     return _local("selu", scale, alpha)
 
 
 @_unary(cost=flops_per_element(2))
+@with_reference(golden.golden_softshrink)
 def softshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
     """Nearer to 0 by lambd; 0 within lambd of it."""
     return _local("softshrink", lambd)
 
 
 @_unary(cost=flops_per_element(2))
+@with_reference(golden.golden_hardshrink)
 def hardshrink(input_tensor: Operand, *, lambd: float = 0.5) -> Local:
     """0 within lambd of 0, else as it is."""
     return _local("hardshrink", lambd)
 
 
 @_unary()
+@with_reference(golden.golden_threshold)
 def threshold(input_tensor: Operand, threshold: float, value: float) -> Local:
     """x where it is above `threshold`, else `value`."""
     return _local("threshold", threshold, value)
 
 
 @_unary()
+@with_reference(golden.golden_heaviside)
 def heaviside(input_tensor: Operand, value: float) -> Local:
     """0 below 0, 1 above, `value` at 0."""
     return _local("heaviside", value)
 
 
 @_unary(cost=flops_per_element(40))
+@with_reference(golden.golden_rpow)
 def rpow(input_tensor: Operand, exponent: float) -> Local:
     """`exponent` to the power of x: TT-NN's name for the base."""
     return _local("rpow", exponent)
 
 
 @_unary(floats_only=False)
+@with_reference(golden.golden_relu_max)
 def relu_max(input_tensor: Operand, upper_limit: float) -> Local:
     return _local("relu_max", upper_limit)
 
 
 @_unary(floats_only=False)
+@with_reference(golden.golden_relu_min)
 def relu_min(input_tensor: Operand, lower_limit: float) -> Local:
     return _local("relu_min", lower_limit)
 
 
 @_unary(cost=flops_per_element(18))
+@with_reference(golden.golden_softcap)
 def softcap(input_tensor: Operand, beta: float) -> Local:
     """beta * tanh(x / beta)."""
     if beta == 0:
@@ -497,6 +528,7 @@ def softcap(input_tensor: Operand, beta: float) -> Local:
 
 
 @_unary(cost=flops_per_element(10))
+@with_reference(golden.golden_logit)
 def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
     """log(x / (1 - x)), of x clamped to [eps, 1 - eps] where eps is given."""
     if input_tensor.dtype is DataType.BFLOAT16:
@@ -505,12 +537,14 @@ def logit(input_tensor: Operand, *, eps: float | None = None) -> Local:
 
 
 @_unary(cost=flops_per_element(12))
+@with_reference(golden.golden_xielu)
 def xielu(input_tensor: Operand, *, alpha_p: float = 0.8, alpha_n: float = 0.8) -> Local:
     """alpha_p x^2 + x/2 above 0, alpha_n (expm1(min(x, -1e-6)) - x) + x/2 below."""
     return _local("xielu", alpha_p, alpha_n)
 
 
 @_unary(rule=rules.linear, native="")
+@with_reference(golden.golden_alt_complex_rotate90)
 def alt_complex_rotate90(input_tensor: Operand) -> Local:
     """Pairs (real, imaginary) along the last dim, multiplied by i."""
     if not input_tensor.rank or input_tensor.shape[-1] % 2:
@@ -521,12 +555,14 @@ def alt_complex_rotate90(input_tensor: Operand) -> Local:
 
 
 @_plain(cost=flops_per_element(64))
+@with_reference(golden.golden_multigammaln)
 def multigammaln(input_tensor: Operand) -> Local:
     """The logarithm of the multivariate gamma function of order 4, as TT-NN has it."""
     return Local(multigammaln_function)
 
 
 @_plain(native="UnaryDeviceOperation", cost=flops_per_element(32))
+@with_reference(golden.golden_polygamma)
 def polygamma(input_tensor: Operand, k: int) -> Local:
     """The k-th derivative of digamma, k from 1 to 10."""
     if not 1 <= k <= _MAX_POLYGAMMA:
@@ -535,6 +571,7 @@ def polygamma(input_tensor: Operand, k: int) -> Local:
 
 
 @_plain(cost=flops_per_element(8))
+@with_reference(golden.golden_polyval)
 def polyval(input_tensor_a: Operand, coeffs: Sequence[float]) -> Local:
     """The polynomial with these coefficients, that of the highest power first."""
     if not coeffs:

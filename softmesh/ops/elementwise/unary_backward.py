@@ -23,6 +23,8 @@ from softmesh.errors import ArgumentValueError, MeshError
 from softmesh.hardware import GeluVariant
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.unary import PARAMETRIC, UNARY, gelu_function, multigammaln_function
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import GradientOf, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -59,9 +61,9 @@ def _check_required(op: str, required: object, count: int) -> None:
 def backward(
     name: str, *, into: Sequence[str] = (), spellings: Mapping[str, str] | None = None, steps: int = 12
 ) -> Callable[[Callable[..., Local]], Operation]:
-    """Register `name` + "_bw"."""
+    """Register `name` + "_bw"; its reference is the gradient of that of `name`, unless it states another."""
     choices = ("are_required_outputs",) if len(into) > 1 else ()
-    return operation(
+    register = operation(
         f"{name}_bw",
         kind=Kind.ELEMENTWISE,
         rule=linear_in_gradient,
@@ -73,6 +75,8 @@ def backward(
         present=_handed_out(into) if into else None,
         results="list[Tensor]",
     )
+    gradient = with_reference(GradientOf(name))
+    return lambda define: register(define if "reference" in vars(define) else gradient(define))
 
 
 def derived(op: str, function: Forward, gradient: Operand, *operands: Value | None) -> Local:
@@ -178,6 +182,8 @@ def _register(name: str, function: Forward) -> None:
         return local if slope is None else Local(lambda grad, x: [grad * slope(x)])
 
     define.__doc__ = f"[the gradient of {name}]."
+    if name == "fill_zero":  # the gradient of no op
+        with_reference(golden.fill_zero_bw)(define)
     backward(name, into=("input_grad",) if name in _KEEPS_RESULT else ())(define)
 
 
@@ -239,6 +245,7 @@ def _variant(op: str, approximate: str) -> GeluVariant:
     controls="memory_config output_tensor",
     floats_only=True,
 )
+@with_reference(GradientOf("gelu"))
 def experimental_gelu_bw(grad_tensor: Operand, input_tensor: Operand, *, approximate: str = "none") -> Local:
     """As `gelu_bw`, by itself and not in a list; `approximate` is "none" or "tanh"."""
     chosen = _variant("experimental.gelu_bw", approximate)
@@ -268,6 +275,7 @@ def softshrink_bw(grad_tensor: Operand, input_tensor: Operand, *, lambd: float =
 
 
 @backward("hardtanh", steps=2)
+@with_reference(GradientOf("hardtanh", {"min": "min_val", "max": "max_val"}))
 def hardtanh_bw(grad_tensor: Operand, input_tensor: Operand, *, min: float = -1.0, max: float = 1.0) -> Local:
     return _parametric("hardtanh", grad_tensor, input_tensor, min, max)
 
@@ -278,6 +286,7 @@ def leaky_relu_bw(grad_tensor: Operand, input_tensor: Operand, *, negative_slope
 
 
 @backward("logiteps")
+@with_reference(GradientOf("logit"))
 def logiteps_bw(grad_tensor: Operand, input_tensor: Operand, *, eps: float = 0.0) -> Local:
     return _parametric("logit", grad_tensor, input_tensor, eps)
 
@@ -288,12 +297,14 @@ def softplus_bw(grad_tensor: Operand, input_tensor: Operand, *, beta: float = 1.
 
 
 @backward("threshold", steps=2)
+@with_reference(GradientOf("threshold", {"min": "threshold", "max": "value"}))
 def threshold_bw(grad_tensor: Operand, input_tensor: Operand, min: float, max: float) -> Local:
     """The gradient where the input is above `min`, the threshold; `max` is the value put in the place of the others."""
     return _parametric("threshold", grad_tensor, input_tensor, min, max)
 
 
 @backward("polygamma", steps=32)
+@with_reference(GradientOf("polygamma", {"n": "k"}))
 def polygamma_bw(grad_tensor: Operand, input_tensor: Operand, n: int) -> Local:
     return _parametric("polygamma", grad_tensor, input_tensor, n)
 

@@ -18,6 +18,9 @@ from softmesh.hardware.enums import NativeEnum
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_data_movement as golden
+from softmesh.ops.golden import golden_training
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.runtime.gpu_value_cache import is_graphed
@@ -68,6 +71,7 @@ def rows_of_each(ids: torch.Tensor, tables: torch.Tensor, lead: int) -> torch.Te
     rows_by="input_tensor",
 )
 @placed("Split where the ids are, or in the last dim where the columns of the weight are; otherwise Local.")
+@with_reference(golden.embedding)
 def embedding(
     input_tensor: Operand,
     weight: Operand,
@@ -137,6 +141,7 @@ def embedding(
     reads="output_gradient_tensor",
     unread="weight_tensor",
 )
+@with_reference(golden_training.embedding_gradient)
 def embedding_bw(input_tensor: Operand, weight_tensor: Operand, output_gradient_tensor: Operand) -> Local:
     """[1, 1, rows, width]: for each row of the table the sum of the gradients of the tokens that picked it."""
     rows, width = weight_tensor.shape[-2:]

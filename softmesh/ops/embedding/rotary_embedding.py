@@ -19,6 +19,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentError, MeshError
 from softmesh.kinds import Kind
 from softmesh.native.gpu_kernels import gpu_rotation
+from softmesh.ops.golden import golden_attention as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.kv_cache.padded_kv_cache import Number, global_rows
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import dim_labels, rules
@@ -171,6 +173,7 @@ def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch
 
 
 @operation(_HALVES, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
+@with_reference(golden.by_halves)
 def rotary_embedding(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, token_index: Value | None = None
 ) -> Local:
@@ -196,6 +199,7 @@ def rotary_embedding(
 
 
 @operation(_HALVES_HF, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
+@with_reference(golden.by_halves)
 def rotary_embedding_hf(
     input_tensor: Operand, cos_cache: Operand, sin_cache: Operand, *, is_decode_mode: bool = False
 ) -> Local:
@@ -218,6 +222,7 @@ def rotary_embedding_hf(
 
 
 @operation(_LLAMA, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
+@with_reference(golden.by_matrix)
 def rotary_embedding_llama(
     input_tensor: Operand,
     cos_cache: Operand,

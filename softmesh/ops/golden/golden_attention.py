@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softmesh.ops.golden.golden_functions import reference
-
 
 def attention(
     q: Tensor,
@@ -42,8 +40,7 @@ def _reached(rows: int, keys: int, is_causal: bool, window: int | None, first: i
     return None if window is None else ahead.abs() <= window // 2
 
 
-@reference("transformer.scaled_dot_product_attention")
-def _prefill(
+def prefill(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     input_tensor_v: Tensor,
@@ -65,8 +62,7 @@ def _prefill(
     )
 
 
-@reference("transformer.flash_mla_prefill")
-def _latent_prefill(
+def latent_prefill(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     head_dim_v: int | Tensor | None = None,
@@ -77,11 +73,10 @@ def _latent_prefill(
 ) -> Tensor:
     values = head_dim_v if isinstance(head_dim_v, Tensor) else input_tensor_v
     values = input_tensor_k[..., :head_dim_v] if values is None else values
-    return _prefill(input_tensor_q, input_tensor_k, values, attn_mask, is_causal, scale)
+    return prefill(input_tensor_q, input_tensor_k, values, attn_mask, is_causal, scale)
 
 
-@reference("transformer.scaled_dot_product_attention_decode")
-def _decode(
+def decode(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     input_tensor_v: Tensor,
@@ -106,8 +101,7 @@ def _decode(
     return found.permute(2, 0, 1, 3)
 
 
-@reference("transformer.flash_multi_latent_attention_decode")
-def _latent_decode(
+def latent_decode(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     head_dim_v: int,
@@ -118,7 +112,7 @@ def _latent_decode(
 ) -> Tensor:
     values = input_tensor_k[..., :head_dim_v] if input_tensor_v is None else input_tensor_v
     options: dict[str, Any] = {"cur_pos_tensor": cur_pos_tensor, "cur_pos": cur_pos, "scale": scale}
-    return _decode(input_tensor_q, input_tensor_k, values, **options)
+    return decode(input_tensor_q, input_tensor_k, values, **options)
 
 
 def _in_order(cache: Tensor, table: Tensor) -> Tensor:
@@ -126,8 +120,7 @@ def _in_order(cache: Tensor, table: Tensor) -> Tensor:
     return cache[table.long().clamp(0, len(cache) - 1)].transpose(1, 2).flatten(2, 3)
 
 
-@reference("transformer.paged_scaled_dot_product_attention_decode")
-def _paged_decode(
+def paged_decode(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     input_tensor_v: Tensor,
@@ -141,11 +134,10 @@ def _paged_decode(
 ) -> Tensor:
     k, v = (_in_order(cache, page_table_tensor) for cache in (input_tensor_k, input_tensor_v))
     options: dict[str, Any] = {"attention_sink": attention_sink, "sliding_window_size": sliding_window_size}
-    return _decode(input_tensor_q, k, v, is_causal, attn_mask, cur_pos_tensor, scale=scale, **options)
+    return decode(input_tensor_q, k, v, is_causal, attn_mask, cur_pos_tensor, scale=scale, **options)
 
 
-@reference("transformer.chunked_scaled_dot_product_attention")
-def _chunked(
+def chunked(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     input_tensor_v: Tensor,
@@ -162,8 +154,7 @@ def _chunked(
     return attention(input_tensor_q, k, v, visible=seen, scale=scale, sink=attention_sink)
 
 
-@reference("transformer.joint_scaled_dot_product_attention")
-def _joint(
+def joint(
     input_tensor_q: Tensor,
     input_tensor_k: Tensor,
     input_tensor_v: Tensor,
@@ -186,8 +177,7 @@ def _heads(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
     return x.unflatten(-1, (sum(counts), -1)).transpose(1, 2).split(list(counts), 1)
 
 
-@reference("transformer.split_query_key_value_and_split_heads")
-def _split_heads(
+def split_heads(
     input_tensor: Tensor,
     kv_input_tensor: Tensor | None = None,
     num_heads: int = 1,
@@ -200,8 +190,7 @@ def _split_heads(
     return q, k.transpose(2, 3) if transpose_key else k, v
 
 
-@reference("experimental.nlp_create_qkv_heads")
-def _create_heads(
+def create_heads(
     input: Tensor,
     input_kv: Tensor | None = None,
     num_heads: int = 1,
@@ -209,19 +198,17 @@ def _create_heads(
     transpose_k_heads: bool = True,
 ) -> tuple[Tensor, ...]:
     kv = None if input_kv is None else input_kv.squeeze(1)
-    return _split_heads(input.squeeze(1), kv, num_heads, num_kv_heads, transpose_k_heads)
+    return split_heads(input.squeeze(1), kv, num_heads, num_kv_heads, transpose_k_heads)
 
 
-@reference("experimental.nlp_concat_heads", "experimental.concatenate_heads")
-def _concat_heads(input_tensor: Tensor) -> Tensor:
+def concat_heads(input_tensor: Tensor) -> Tensor:
     return input_tensor.transpose(1, 2).flatten(-2).unsqueeze(1)
 
 
 # -- rotary embeddings -----------------------------------------------------------------------------
 
 
-@reference("experimental.rotary_embedding", "experimental.rotary_embedding_hf")
-def _by_halves(
+def by_halves(
     input_tensor: Tensor,
     cos_cache: Tensor,
     sin_cache: Tensor,
@@ -235,8 +222,7 @@ def _by_halves(
     return input_tensor * cos_cache[:, :, at] + turned * sin_cache[:, :, at]
 
 
-@reference("experimental.rotary_embedding_llama")
-def _by_matrix(
+def by_matrix(
     input_tensor: Tensor,
     cos_cache: Tensor,
     sin_cache: Tensor,

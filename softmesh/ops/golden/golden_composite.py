@@ -9,29 +9,13 @@ import torch
 
 from softmesh.hardware import BcastOpDim, BcastOpMath, GeluVariant
 from softmesh.ops.golden.golden_elementwise import activated, as_tensors, golden_gelu
-from softmesh.ops.golden.golden_functions import plain_references, reference
+from softmesh.ops.golden.golden_functions import rounds_once
 
 Tensor = torch.Tensor
 
-plain_references(
-    {
-        "floor_div": lambda a, b: torch.floor(torch.true_divide(*as_tensors(a, b))),
-        "lerp": lambda start, end, weight: start + weight * (end - start),
-        "mac": lambda a, b, c: a * b + c,
-        "experimental.intimg": lambda x: torch.cumsum(torch.cumsum(x, 1), 2),
-        "composite_example": torch.clone,
-        "experimental.typecast": torch.clone,
-        "experimental.quasar.typecast": torch.clone,
-        "fill_implicit_tile_padding": torch.clone,
-        "move": torch.clone,
-        "reshard": torch.clone,
-        "snake_beta": lambda x, alpha, beta: x + torch.sin(alpha * x) ** 2 / (beta + 1e-9),
-    }
-)
 
-
-@reference("fill")
-def _fill(input_tensor: Tensor, fill_value: float) -> Tensor:
+@rounds_once
+def fill(input_tensor: Tensor, fill_value: float) -> Tensor:
     """Whole numbers wrap, as they do in the tensor's dtype."""
     if input_tensor.is_floating_point():
         return torch.full_like(input_tensor, float(fill_value))
@@ -39,36 +23,36 @@ def _fill(input_tensor: Tensor, fill_value: float) -> Tensor:
     return wide.to(input_tensor.dtype)
 
 
-@reference("bcast")
-def _bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath, dim: BcastOpDim) -> Tensor:
+@rounds_once
+def bcast(input_a: Tensor, input_b: Tensor, math_op: BcastOpMath, dim: BcastOpDim) -> Tensor:
     if math_op is BcastOpMath.MUL:
         return input_a * input_b
     return input_a + input_b if math_op is BcastOpMath.ADD else input_a - input_b
 
 
-@reference("addalpha")
-def _addalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
+@rounds_once
+def addalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
     return input_tensor_a + alpha * input_tensor_b
 
 
-@reference("subalpha")
-def _subalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
+@rounds_once
+def subalpha(input_tensor_a: Tensor, input_tensor_b: Tensor, alpha: float = 1.0) -> Tensor:
     return input_tensor_a - alpha * input_tensor_b
 
 
-@reference("addcmul")
-def _addcmul(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
+@rounds_once
+def addcmul(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
     whole = not input_a.is_floating_point()
     return input_a + (int(value) if whole else value) * input_b * input_c
 
 
-@reference("addcdiv")
-def _addcdiv(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
+@rounds_once
+def addcdiv(input_a: Tensor, input_b: Tensor, input_c: Tensor, value: float = 1.0) -> Tensor:
     return input_a + value * input_b / input_c
 
 
-@reference("addmm")
-def _addmm(
+@rounds_once
+def addmm(
     input_tensor: Tensor,
     mat1_tensor: Tensor,
     mat2_tensor: Tensor,
@@ -81,19 +65,19 @@ def _addmm(
     return beta * input_tensor + alpha * (product if fused is None else activated(product, fused))
 
 
-@reference("div_no_nan")
-def _div_no_nan(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
+@rounds_once
+def div_no_nan(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
     a, b = as_tensors(input_tensor_a, input_tensor_b)
     return torch.where(b == 0, torch.zeros_like(a), a / torch.where(b == 0, torch.ones_like(b), b))
 
 
-@reference("bias_gelu")
-def _bias_gelu(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
+@rounds_once
+def bias_gelu(input_tensor_a: Tensor, input_tensor_b: Any) -> Tensor:
     return golden_gelu(input_tensor_a + input_tensor_b)
 
 
-@reference("isclose")
-def _isclose(
+@rounds_once
+def isclose(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
     rtol: float = 1e-5,
@@ -103,13 +87,13 @@ def _isclose(
     return torch.isclose(input_tensor_a.float(), input_tensor_b.float(), rtol, atol, equal_nan)
 
 
-@reference("outer")
-def _outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
+@rounds_once
+def outer(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
     return torch.einsum("...n,...m->...nm", input_tensor_a, input_tensor_b)
 
 
-@reference("prelu")
-def _prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
+@rounds_once
+def prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
     """A weight for each channel stands along dim 1; one number may stand in a list."""
     if isinstance(weight, Sequence):
         (weight,) = weight
@@ -119,7 +103,8 @@ def _prelu(input_tensor_a: Tensor, weight: Any) -> Tensor:
     return torch.where(input_tensor_a > 0, input_tensor_a, input_tensor_a * weight)
 
 
-def _gated(gate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+def gated(gate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    @rounds_once
     def golden(input_tensor: Tensor, dim: int = -1) -> Tensor:
         value, chosen = torch.chunk(input_tensor, 2, dim)
         return value * gate(chosen)
@@ -127,63 +112,54 @@ def _gated(gate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return golden
 
 
-reference("glu")(_gated(torch.sigmoid))
-reference("reglu")(_gated(torch.relu))
-reference("swiglu")(_gated(torch.nn.functional.silu))
-
-
-@reference("situ_glu")
-def _situ_glu(gate: Tensor, up: Tensor, beta1: float, beta2: float) -> Tensor:
+@rounds_once
+def situ_glu(gate: Tensor, up: Tensor, beta1: float, beta2: float) -> Tensor:
     return beta1 * torch.tanh(gate / beta1) * torch.sigmoid(gate) * beta2 * torch.tanh(up / beta2)
 
 
-@reference("geglu")
-def _geglu(input_tensor: Tensor, dim: int = -1, variant: GeluVariant = GeluVariant.Accurate) -> Tensor:
+@rounds_once
+def geglu(input_tensor: Tensor, dim: int = -1, variant: GeluVariant = GeluVariant.Accurate) -> Tensor:
     value, gate = torch.chunk(input_tensor, 2, dim)
     return value * golden_gelu(gate, variant)
 
 
-def _triangle(function: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
-    return lambda input_tensor, diagonal=0: function(input_tensor, diagonal)
+def triangle(function: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    return rounds_once(lambda input_tensor, diagonal=0: function(input_tensor, diagonal))
 
 
-reference("tril")(_triangle(torch.tril))
-reference("triu")(_triangle(torch.triu))
-
-
-@reference("cumprod")
-def _cumprod(input_tensor: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
+@rounds_once
+def cumprod(input_tensor: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
     if reverse_order:
         return torch.cumprod(input_tensor.flip(dim), dim).flip(dim)
     return torch.cumprod(input_tensor, dim)
 
 
-@reference("moreh_cumsum")
-def _moreh_cumsum(input: Tensor, dim: int) -> Tensor:
+@rounds_once
+def moreh_cumsum(input: Tensor, dim: int) -> Tensor:
     return torch.cumsum(input, dim)
 
 
-@reference("sort")
-def _sort(input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sequence[Tensor]:
+@rounds_once
+def sort(input_tensor: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sequence[Tensor]:
     return list(torch.sort(input_tensor, dim=dim, descending=descending, stable=True))
 
 
-@reference("scatter_add")
-def _scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+@rounds_once
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return torch.scatter_add(input, dim, index.long(), src)
 
 
-@reference("experimental.broadcast_to")
-def _broadcast_to(input: Tensor, output_shape: Sequence[int]) -> Tensor:
+@rounds_once
+def broadcast_to(input: Tensor, output_shape: Sequence[int]) -> Tensor:
     return torch.broadcast_to(input, tuple(output_shape))
 
 
-@reference("transformer.attention_softmax")
-def _attention_softmax(tensor: Tensor, attention_mask: Tensor | None = None, head_size: int | None = None) -> Tensor:
+@rounds_once
+def attention_softmax(tensor: Tensor, attention_mask: Tensor | None = None, head_size: int | None = None) -> Tensor:
     scores = tensor if head_size is None else tensor / head_size**0.5
     return torch.softmax(scores if attention_mask is None else scores + attention_mask, -1)
 
 
-@reference("transformer.concatenate_heads")
-def _concatenate_heads(input_tensor: Tensor) -> Tensor:
+@rounds_once
+def concatenate_heads(input_tensor: Tensor) -> Tensor:
     return input_tensor.transpose(1, 2).flatten(-2)

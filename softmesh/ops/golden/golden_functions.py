@@ -1,71 +1,52 @@
-"""The registry of golden functions: op name -> torch reference, gradients from autograd; get, attach, fall back."""
+"""Golden functions of ops: their torch references, gradients from autograd; get, attach, fall back."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 import torch
 
 from softmesh.dispatch.entry_point import Function
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.errors import MeshError
+from softmesh.kinds import Kind
 from softmesh.tensor.from_torch_values import from_torch
 from softmesh.tensor.tensor import Tensor
 from softmesh.tensor.transfer import to_torch
 
-# -- the table: op name -> reference -----------------------------------------------------------------
+# -- references ---------------------------------------------------------------------------------------
 
 
 Reference = Callable[..., Any]  # torch tensors, by the op's own parameter names or in the order of its operands
-
-REFERENCES: dict[str, Reference] = {}
-
-
-def reference(*names: str) -> Callable[[Reference], Reference]:
-    """The decorated function is the reference of these ops; its parameters are some of theirs, by name."""
-
-    def add(function: Reference) -> Reference:
-        for name in names:
-            REFERENCES[name] = function
-        return function
-
-    return add
+_Function = TypeVar("_Function", bound=Reference)
 
 
-def plain_references(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """References that take an op's operands in their order, and nothing else."""
-    for name, function in functions.items():
-        REFERENCES[name] = _Plain(function)
+class InOrder:
+    """A reference that takes an op's operands in their order, and nothing else."""
 
-
-class _Plain:
-    """A function of the operands alone."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Reference) -> None:
         self.function = function
 
     def __call__(self, *operands: Any) -> Any:
         return self.function(*operands)
 
 
-def is_plain(function: Reference) -> bool:
-    return isinstance(function, _Plain)
+def rounds_once(function: _Function) -> _Function:
+    """Compute bfloat16 tensors in float32 and round at the end, as one program of a chip does."""
 
+    @wraps(function)
+    def rounding(*args: Any, **kwargs: Any) -> Any:
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        if {value.dtype for value in given if value.is_floating_point()} != {torch.bfloat16}:
+            return function(*args, **kwargs)
+        made = function(*map(_wide, args), **{name: _wide(value) for name, value in kwargs.items()})
+        return [_narrow(value) for value in made] if isinstance(made, list) else _narrow(made)
 
-_ONE_STEP = ("golden_elementwise", "golden_composite")  # what a chip computes in one program, and rounds at its end
-
-
-def rounded_once(function: Reference, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The function of bfloat16 tensors in float32, rounded at the end: as an op rounds, however many its steps."""
-    given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
-    if {value.dtype for value in given if value.is_floating_point()} != {torch.bfloat16}:
-        return function(*args, **kwargs)
-    made = function(*map(_wide, args), **{name: _wide(value) for name, value in kwargs.items()})
-    return [_narrow(value) for value in made] if isinstance(made, list) else _narrow(made)
+    return cast(_Function, rounding)
 
 
 def _wide(value: Any) -> Any:
@@ -76,99 +57,83 @@ def _narrow(value: Any) -> Any:
     return value.bfloat16() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def as_given(function: Reference) -> Reference:
-    """For a golden of one step, which rounds by itself, and takes numbers as the tensor's dtype has them."""
-    _AS_GIVEN.add(function)
-    return function
+def reference_of(name: str) -> Reference | None:
+    """Return the reference of an op; one in place has that of the op that it is a form of."""
+    op = OPERATIONS.get(name)
+    if op is None:
+        return None
+    definition = op.definition
+    found = getattr(definition.define, "reference", None)
+    if found is None and definition.kind in _COPIES:
+        return InOrder(torch.clone)
+    return reference_of(definition.same_as) if found is None and definition.same_as else found
 
 
-_AS_GIVEN: set[Reference] = set()
+_COPIES = (Kind.COPY, Kind.LAYOUT, Kind.RELOCATION)
 
 
-def _is_one_step(function: Reference) -> bool:
-    inner = function.function if isinstance(function, _Plain) else function
-    of_one_program = isinstance(function, _Gradient) or str(inner.__module__).rpartition(".")[2] in _ONE_STEP
-    return of_one_program and inner not in _AS_GIVEN
+def with_reference(reference: Reference | GradientOf) -> Callable[[_Function], _Function]:
+    """State the reference of the op that the decorated function defines, or of a function of several ops."""
+
+    def state(function: _Function) -> _Function:
+        vars(function)["reference"] = reference
+        return function
+
+    return state
 
 
 # -- gradients: torch's own gradient of the golden function of the forward op ------------------------
 
 
-_SUFFIX = "_bw"
-_FORWARD = {
-    "clip": "clamp",
-    "experimental.gelu": "gelu",
-    "logiteps": "logit",
-    "max": "maximum",
-    "min": "minimum",
-    "mul": "multiply",
-    "sub": "subtract",
-}
-# What the gradient's arguments are called in the op before it.
-_ARGUMENTS: dict[str, dict[str, str]] = {
-    "addcdiv": {"alpha": "value"},
-    "addcmul": {"alpha": "value"},
-    "div_no_nan": {"scalar": "input_tensor_b"},
-    "hardtanh": {"min": "min_val", "max": "max_val"},
-    "polygamma": {"n": "k"},
-    "rdiv": {"scalar": "value"},
-    "threshold": {"min": "threshold", "max": "value"},
-}
-_WITHOUT_FORWARD_OP = ("fill", "fill_zero")  # TT-NN's gradient is that of no op
-_WITHOUT_GRADIENT = {"where": 1, "clamp": 0}  # operands in front that get none
-_ONLY_FIRST = ("clamp",)
+@dataclass(frozen=True)
+class GradientOf:
+    """The reference of an op that makes the gradients of another.
 
+    `renamed` has what its arguments are called there; the tensors within `wanted` get a gradient.
+    """
 
-def backward_reference(op: Operation) -> Reference | None:
-    """The gradient of the op that this one belongs to; None where that has no reference."""
-    if not op.name.endswith(_SUFFIX):
-        return None
-    short = op.name.removesuffix(_SUFFIX)
-    if short in _WITHOUT_FORWARD_OP:
-        return None
-    forward = _FORWARD.get(short, short)
-    function = REFERENCES.get(forward)
-    return None if function is None else _Gradient(op, forward, function)
+    forward: str
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    wanted: tuple[int, int | None] = (0, None)
 
+    def of(self, op: Operation) -> Reference | None:
+        """Make the reference, if the other op has one; it takes all arguments by name."""
+        function = reference_of(self.forward)
+        if function is None:
+            return None
 
-class _Gradient:
-    """Takes all the op's arguments by name."""
+        def golden(**named: Any) -> list[torch.Tensor]:
+            return self._gradients(inspect.unwrap(function), op.definition.signature.operand_names, named)
 
-    def __init__(self, op: Operation, forward: str, function: Reference) -> None:
-        self._operands = op.definition.signature.operand_names
-        self._forward = forward
-        self._function = function
-        self.__signature__ = inspect.Signature(
+        found = rounds_once(golden)
+        vars(found)["__signature__"] = inspect.Signature(
             [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in op.definition.signature.names]
         )
+        return found
 
-    def __call__(self, **named: Any) -> list[torch.Tensor]:
-        gradient, *inputs = (named.pop(name) for name in self._operands)
+    def _gradients(self, function: Reference, operands: Sequence[str], named: dict[str, Any]) -> list[torch.Tensor]:
+        gradient, *inputs = (named.pop(name) for name in operands)
         leaves = [_leaf(value) for value in inputs]
-        result = self._applied(leaves, named)
-        wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        wanted = wanted[_WITHOUT_GRADIENT.get(self._forward, 0) :]
-        if self._forward in _ONLY_FIRST:
-            wanted = wanted[:1]
+        result = self._applied(function, leaves, named)
+        wanted = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)][slice(*self.wanted)]
         if not result.requires_grad:
             return [torch.zeros_like(leaf) for leaf in wanted]
         spread = gradient.to(result.dtype).expand_as(result)
         found = torch.autograd.grad(result, wanted, spread, allow_unused=True)
         return [torch.zeros_like(leaf) if slope is None else slope for leaf, slope in zip(wanted, found, strict=True)]
 
-    def _applied(self, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
+    def _applied(self, function: Reference, inputs: Sequence[Any], named: dict[str, Any]) -> torch.Tensor:
         result: torch.Tensor
-        if is_plain(self._function):
-            result = self._function(*inputs)
+        if isinstance(function, InOrder):
+            result = inspect.unwrap(function.function)(*inputs)
             return result
-        names = list(inspect.signature(self._function).parameters)
-        spelled = _ARGUMENTS.get(self._forward, {})
+        names = list(inspect.signature(function).parameters)
         given = dict(zip(names, inputs, strict=False))
         for name, value in named.items():
-            meant = spelled.get(name, name)
+            meant = self.renamed.get(name, name)
             if meant in names and meant not in given and value is not None:
                 given[meant] = value
-        result = self._function(**given)
+        result = function(**given)
         return result
 
 
@@ -177,30 +142,6 @@ def _leaf(value: Any) -> Any:
         return value
     leaf = value.detach().clone()
     return leaf.requires_grad_() if leaf.is_floating_point() or leaf.is_complex() else leaf
-
-
-@reference("embedding_bw")
-def _embedding_gradient(
-    input_tensor: torch.Tensor, weight_tensor: torch.Tensor, output_gradient_tensor: torch.Tensor
-) -> torch.Tensor:
-    width = weight_tensor.shape[-1]
-    rows = torch.zeros_like(weight_tensor).reshape(-1, width)
-    found = rows.index_add(0, input_tensor.flatten().long(), output_gradient_tensor.reshape(-1, width))
-    return found.reshape(weight_tensor.shape)
-
-
-_FAMILIES = (
-    "golden_attention",
-    "golden_elementwise",
-    "golden_matmul_and_moe",
-    "golden_composite",
-    "golden_creation",
-    "golden_data_movement",
-    "golden_images_and_caches",
-    "golden_pool",
-    "golden_reduction",
-    "golden_training",
-)
 
 
 class Golden:
@@ -229,19 +170,14 @@ class Golden:
         kwargs = kwargs | dict(zip(others, args[len(first) :], strict=False))
         known = {name: value for name, value in kwargs.items() if name in signature.places}
         values = signature.bind(args[: len(args) - len(others)], known)
-        if is_plain(self._reference):
-            return self._called(*(values[at] for at in signature.operand_at))
+        if isinstance(self._reference, InOrder):
+            return self._reference(*(values[at] for at in signature.operand_at))
         named = signature.named(values, range(len(values)))
         named |= {name: value for name, value in kwargs.items() if name not in signature.places}
         given = {name: value for name, value in named.items() if name in self._names}
         if signature.operand_names[0] not in self._names:  # in place, the same operands have other names
             given |= dict(zip(self._names, map(named.get, signature.operand_names), strict=False))
-        return self._written_over(self._called(**given), values)
-
-    def _called(self, *args: Any, **kwargs: Any) -> Any:
-        if _is_one_step(self._reference):
-            return rounded_once(self._reference, args, kwargs)
-        return self._reference(*args, **kwargs)
+        return self._written_over(self._reference(**given), values)
 
     def _written_over(self, result: Any, values: list[Any]) -> Any:
         """Of an op in place: in its operand's dtype."""
@@ -252,29 +188,19 @@ class Golden:
         return result
 
 
-def _load_families() -> None:
-    for family in _FAMILIES:
-        importlib.import_module(f"softmesh.ops.golden.{family}")
-
-
 def known_golden(op: Operation) -> Golden | None:
-    """The golden function that comes with softmesh.
-
-    An op in place has that of the op it is named after; a gradient has torch's gradient of that.
-    """
-    _load_families()
-    found = REFERENCES.get(op.name) or REFERENCES.get(op.name.removesuffix("_")) or backward_reference(op)
+    """Return the golden function that comes with softmesh."""
+    found = reference_of(op.name)
+    found = found.of(op) if isinstance(found, GradientOf) else found
     return None if found is None else Golden(op, found)
 
 
 def known_golden_of_function(function: Function) -> Reference | None:
     """That of a function of several ops: it takes the function's arguments, and leaves aside what it has no use for."""
-    _load_families()
-    found = REFERENCES.get(function.name)
+    found: Reference | None = getattr(function, "reference", None)
     if found is None:
         return None
-    names = list(inspect.signature(found).parameters)
-    golden = found
+    golden, names = found, list(inspect.signature(found).parameters)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return golden(*args, **{name: value for name, value in kwargs.items() if name in names})

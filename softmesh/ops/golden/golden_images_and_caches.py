@@ -10,13 +10,11 @@ import torch.nn.functional as F
 
 from softmesh.cores import CoreGrid
 from softmesh.ops.golden.golden_elementwise import get_golden_function_for_activation
-from softmesh.ops.golden.golden_functions import reference
 
 Tensor = torch.Tensor
 
 
-@reference("conv2d")
-def _conv2d(
+def conv2d(
     input_tensor: Tensor,
     weight_tensor: Tensor,
     in_channels: int,
@@ -46,8 +44,7 @@ def _conv2d(
     return made.permute(0, 2, 3, 1).reshape(1, 1, -1, out_channels)
 
 
-@reference("group_norm")
-def _group_norm(
+def group_norm(
     input_tensor: Tensor,
     num_groups: int,
     epsilon: float = 1e-5,
@@ -68,8 +65,7 @@ def _group_norm(
     return made.permute(0, 2, 3, 1)
 
 
-@reference("fold")
-def _fold(
+def fold(
     input: Tensor,
     stride_h: int,
     stride_w: int,
@@ -91,21 +87,18 @@ def _fold(
     return made.reshape(1, 1, -1, made.shape[-1]) if collapse_output else made
 
 
-@reference("fill_cache")
-def _fill_cache(cache_tensor: Tensor, input_tensor: Tensor, batch_idx: int, update_idx: int = 0) -> Tensor:
+def fill_cache(cache_tensor: Tensor, input_tensor: Tensor, batch_idx: int, update_idx: int = 0) -> Tensor:
     made = cache_tensor.clone()
     made[batch_idx, :, update_idx : update_idx + input_tensor.shape[2]] = input_tensor[0].to(made.dtype)
     return made
 
 
-@reference("update_cache")
-def _update_cache(cache: Tensor, input: Tensor, update_idx: int, batch_offset: int = 0) -> Tensor:
+def update_cache(cache: Tensor, input: Tensor, update_idx: int, batch_offset: int = 0) -> Tensor:
     made = cache.clone()
     tokens = input[0, :, batch_offset : batch_offset + cache.shape[0]]
     made[:, :, update_idx] = tokens.transpose(0, 1).to(made.dtype)
     return made
 
 
-@reference("plus_one")
-def _plus_one(input_tensor: Tensor, skip_negative_entries: bool = False) -> Tensor:
+def plus_one(input_tensor: Tensor, skip_negative_entries: bool = False) -> Tensor:
     return torch.where(input_tensor < 0, input_tensor, input_tensor + 1) if skip_negative_entries else input_tensor + 1

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from softmesh.ops.golden.golden_elementwise import activated
-from softmesh.ops.golden.golden_functions import reference
 
 Tensor = torch.Tensor
 
@@ -16,8 +15,7 @@ def _turned(x: Tensor, transpose: bool) -> Tensor:
     return x.transpose(-1, -2) if transpose else x
 
 
-@reference("matmul", "linear")
-def _matmul(
+def matmul(
     input_tensor_a: Tensor,
     input_tensor_b: Tensor,
     transpose_a: bool = False,
@@ -33,35 +31,31 @@ def _matmul(
     return shifted
 
 
-@reference("experimental.minimal_matmul")
-def _minimal_matmul(
+def minimal_matmul(
     input_tensor: Tensor,
     weight_tensor: Tensor,
     bias_tensor: Tensor | None = None,
     fused_activation: Any = None,
     fuse_swiglu: bool = False,
 ) -> Tensor:
-    result = _matmul(input_tensor, weight_tensor, bias=bias_tensor, activation=fused_activation)
+    result = matmul(input_tensor, weight_tensor, bias=bias_tensor, activation=fused_activation)
     if not fuse_swiglu:
         return result
     gates, values = result.unflatten(-1, (-1, 2, 32)).unbind(-2)
     return (values * gates * torch.sigmoid(gates)).flatten(-2)
 
 
-@reference("moreh_dot")
-def _moreh_dot(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
+def moreh_dot(input_tensor_a: Tensor, input_tensor_b: Tensor) -> Tensor:
     return torch.dot(input_tensor_a.flatten(), input_tensor_b.flatten()).reshape(1, 1, 1, 1)
 
 
-@reference("moe")
-def _moe(input_tensor: Tensor, expert_mask_tensor: Tensor, topk_mask_tensor: Tensor, k: int = 32) -> Tensor:
+def moe(input_tensor: Tensor, expert_mask_tensor: Tensor, topk_mask_tensor: Tensor, k: int = 32) -> Tensor:
     values, numbers = torch.topk(input_tensor + expert_mask_tensor, k, dim=-1)
     shares = torch.softmax(values + topk_mask_tensor, dim=-1)
     return torch.where(numbers == 0, shares, 0.0).sum(-1, keepdim=True)
 
 
-@reference("experimental.deepseek_grouped_gate")
-def _grouped_gate(
+def grouped_gate(
     scores: Tensor,
     bias: Tensor,
     n_groups: int = 8,
@@ -82,19 +76,16 @@ def _grouped_gate(
     return [weights / (weights.sum(-1, keepdim=True) + epsilon) * route_scale, chosen]
 
 
-@reference("experimental.deepseek_moe_fast_reduce_nc")
-def _fast_reduce(input_tensor: Tensor, dim: int, split_size: int) -> list[Tensor]:
+def fast_reduce(input_tensor: Tensor, dim: int, split_size: int) -> list[Tensor]:
     total = input_tensor.sum(dim, keepdim=True)
     return [total[..., start : start + split_size] for start in range(0, total.shape[-1], split_size)]
 
 
-@reference("experimental.deepseek_moe_post_combine_tilize")
-def _post_combine_tilize(input_tensor: Tensor) -> Tensor:
+def post_combine_tilize(input_tensor: Tensor) -> Tensor:
     return input_tensor
 
 
-@reference("experimental.minimal_matmul_split")
-def _minimal_matmul_split(
+def minimal_matmul_split(
     input_tensor: Tensor,
     weight_tensor: Tensor,
     bias_tensor: Tensor | None = None,
@@ -102,5 +93,5 @@ def _minimal_matmul_split(
     fused_activation: Any = None,
     fuse_swiglu: bool = False,
 ) -> list[Tensor]:
-    whole = _minimal_matmul(input_tensor, weight_tensor, bias_tensor, fused_activation, fuse_swiglu)
+    whole = minimal_matmul(input_tensor, weight_tensor, bias_tensor, fused_activation, fuse_swiglu)
     return list(whole.chunk(chunks, -1))

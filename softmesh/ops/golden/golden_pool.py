@@ -8,8 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from softmesh.ops.golden.golden_functions import reference
-
 Tensor = torch.Tensor
 
 
@@ -28,7 +26,6 @@ def _sides(padding: Sequence[int]) -> tuple[int, int, int, int]:
     return left, right, top, bottom
 
 
-@reference("max_pool2d")
 def golden_maxpool2d(
     input_tensor: Tensor,
     batch_size: int,
@@ -55,7 +52,6 @@ def golden_maxpool2d(
     return (made, _row(places, places)) if return_indices else made
 
 
-@reference("avg_pool2d")
 def golden_avg_pool2d(
     input_tensor: Tensor,
     batch_size: int,
@@ -83,7 +79,6 @@ def golden_avg_pool2d(
     return _row(found, input_tensor)
 
 
-@reference("adaptive_avg_pool2d")
 def golden_adaptive_avg_pool2d(
     input_tensor: Tensor,
     batch_size: int,
@@ -97,7 +92,6 @@ def golden_adaptive_avg_pool2d(
     return _row(F.adaptive_avg_pool2d(x, (output_size[0], output_size[1])), input_tensor)
 
 
-@reference("adaptive_max_pool2d")
 def golden_adaptive_max_pool2d(
     input_tensor: Tensor,
     batch_size: int,
@@ -111,12 +105,10 @@ def golden_adaptive_max_pool2d(
     return _row(F.adaptive_max_pool2d(x, tuple(output_size)), input_tensor)
 
 
-@reference("global_avg_pool2d")
 def golden_global_avg_pool2d(input_tensor: Tensor) -> Tensor:
     return input_tensor.float().mean((1, 2), keepdim=True).to(input_tensor.dtype)
 
 
-@reference("rotate")
 def golden_rotate(
     input_tensor: Tensor,
     angle: float,

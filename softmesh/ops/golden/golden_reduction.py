@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from softmesh.ops.golden.golden_functions import reference
-
 Tensor = torch.Tensor
 Dims = int | Sequence[int] | None
 
@@ -18,20 +16,14 @@ def _dims(x: Tensor, dim: Dims) -> tuple[int, ...]:
     return (dim,) if isinstance(dim, int) else tuple(dim)
 
 
-def _reduction(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Callable[..., Tensor]:
+def reduction(function: Callable[[Tensor, tuple[int, ...], bool], Tensor]) -> Callable[..., Tensor]:
     def golden(input_tensor: Tensor, dim: Dims = None, keepdim: bool = False, scalar: float = 1.0) -> Tensor:
         return function(input_tensor * scalar, _dims(input_tensor, dim), keepdim)
 
     return golden
 
 
-reference("sum")(_reduction(torch.sum))
-reference("mean")(_reduction(torch.mean))
-reference("max")(_reduction(torch.amax))
-reference("min")(_reduction(torch.amin))
-
-
-def _spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+def spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     def golden(
         input_tensor: Tensor,
         dim: Dims = None,
@@ -46,46 +38,35 @@ def _spread(finish: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return golden
 
 
-reference("var")(_spread(torch.clone))
-reference("std")(_spread(torch.sqrt))
-
-
-@reference("prod")
-def _prod(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def prod(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     if dim is None:
         return torch.prod(input_tensor).reshape([1] * input_tensor.dim() if keepdim else [])
     return torch.prod(input_tensor, dim, keepdim)
 
 
-@reference("argmax")
-def _argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(input_tensor: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     return torch.argmax(input_tensor, dim, keepdim)
 
 
-@reference("topk")
-def _topk(input_tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sequence[Tensor]:
+def topk(input_tensor: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sequence[Tensor]:
     return tuple(torch.topk(input_tensor, k, dim, largest, sorted))
 
 
-@reference("cumsum")
-def _cumsum(input: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
+def cumsum(input: Tensor, dim: int, reverse_order: bool = False) -> Tensor:
     if reverse_order:
         return torch.cumsum(input.flip(dim), dim).flip(dim)
     return torch.cumsum(input, dim)
 
 
-@reference("experimental.fast_reduce_nc")
-def _fast_reduce_nc(input: Tensor, dims: Sequence[int]) -> Tensor:
+def fast_reduce_nc(input: Tensor, dims: Sequence[int]) -> Tensor:
     return torch.sum(input, tuple(dims), keepdim=True)
 
 
-@reference("softmax", "softmax_in_place")
-def _softmax(input_tensor: Tensor, dim: int = -1) -> Tensor:
+def softmax(input_tensor: Tensor, dim: int = -1) -> Tensor:
     return torch.softmax(input_tensor, dim)
 
 
-@reference("scale_mask_softmax", "scale_mask_softmax_in_place", "scale_causal_mask_hw_dims_softmax_in_place")
-def _scale_mask_softmax(input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None) -> Tensor:
+def scale_mask_softmax(input_tensor: Tensor, scale: float | None = None, mask: Tensor | None = None) -> Tensor:
     scores = input_tensor if scale is None else input_tensor * scale
     return torch.softmax(scores if mask is None else scores + mask, -1)
 
@@ -109,8 +90,8 @@ def _gathered(stats: Tensor, each: int, width: int) -> Sequence[Tensor]:
     return (columns.sum(-2) / (width * columns.shape[-2])).split(1, -1)
 
 
-def _register_norm(name: str, centred: bool) -> None:
-    """A norm, and the two halves of it around an all_gather of the statistics."""
+def norms(centred: bool) -> tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor]]:
+    """Make the reference of a norm, and those of its two halves around an all_gather of the statistics."""
 
     def norm(
         input_tensor: Tensor,
@@ -132,15 +113,11 @@ def _register_norm(name: str, centred: bool) -> None:
     ) -> Tensor:
         return norm(input_tensor, epsilon, weight, bias, residual_input_tensor)
 
-    reference(name)(norm if centred else weight_first)  # TT-NN's own goldens differ in the order
-
-    @reference(f"{name}_pre_all_gather")
     def statistics(input_tensor: Tensor, residual_input_tensor: Tensor | None = None) -> Tensor:
         x = input_tensor if residual_input_tensor is None else input_tensor + residual_input_tensor
         sums = [x.sum(-1, keepdim=True)] if centred else []
         return _first_columns(x.square().sum(-1, keepdim=True), *sums)
 
-    @reference(f"{name}_post_all_gather")
     def from_statistics(
         input_tensor: Tensor,
         stats: Tensor,
@@ -152,6 +129,5 @@ def _register_norm(name: str, centred: bool) -> None:
         mean = means[0] if centred else torch.zeros_like(square)
         return _affine((input_tensor - mean) / torch.sqrt(square - mean.square() + epsilon), weight, bias)
 
-
-_register_norm("layer_norm", centred=True)
-_register_norm("rms_norm", centred=False)
+    # TT-NN's own goldens differ in the order
+    return norm if centred else weight_first, statistics, from_statistics

@@ -8,12 +8,11 @@ from typing import Any
 import torch
 
 from softmesh.hardware.enums import LossReductionMode
-from softmesh.ops.golden.golden_functions import reference
 
 Tensor = torch.Tensor
 
 
-def _loss(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+def loss(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     def golden(
         input_reference: Tensor,
         input_prediction: Tensor,
@@ -27,10 +26,6 @@ def _loss(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     return golden
 
 
-reference("l1_loss")(_loss(torch.abs))
-reference("mse_loss")(_loss(torch.square))
-
-
 def _along(parameter: Any, axis: int | None, rank: int) -> Any:
     """A parameter for each channel, so that it broadcasts."""
     if not isinstance(parameter, Tensor):
@@ -41,21 +36,18 @@ def _along(parameter: Any, axis: int | None, rank: int) -> Any:
     return parameter.reshape(sizes)
 
 
-@reference("quantize")
-def _quantize(input_tensor: Tensor, scale: Any, zero_point: Any, axis: int | None = None) -> Tensor:
+def quantize(input_tensor: Tensor, scale: Any, zero_point: Any, axis: int | None = None) -> Tensor:
     rank = input_tensor.dim()
     steps = torch.round(input_tensor.float() / _along(scale, axis, rank))
     return (steps + _along(zero_point, axis, rank)).to(torch.int32)
 
 
-@reference("dequantize")
-def _dequantize(input_tensor: Tensor, scale: Any, zero_point: Any, axis: int | None = None) -> Tensor:
+def dequantize(input_tensor: Tensor, scale: Any, zero_point: Any, axis: int | None = None) -> Tensor:
     rank = input_tensor.dim()
     return (input_tensor - _along(zero_point, axis, rank)).float() * _along(scale, axis, rank)
 
 
-@reference("requantize")
-def _requantize(
+def requantize(
     input_tensor: Tensor,
     in_scale: Any,
     in_zero_point: Any,
@@ -63,12 +55,11 @@ def _requantize(
     out_zero_point: Any,
     axis: int | None = None,
 ) -> Tensor:
-    real = _dequantize(input_tensor, in_scale, in_zero_point, axis)
-    return _quantize(real, out_scale, out_zero_point, axis)
+    real = dequantize(input_tensor, in_scale, in_zero_point, axis)
+    return quantize(real, out_scale, out_zero_point, axis)
 
 
-@reference("index_fill", "index_fill_new")
-def _index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     return torch.index_fill(input, dim, index.long(), value)
 
 
@@ -78,52 +69,47 @@ def _gradients(function: Callable[..., Tensor], grad: Tensor, *values: Tensor) -
     return list(torch.autograd.grad(made, leaves, grad.reshape(made.shape).to(made.dtype)))
 
 
-@reference("assign_bw")
-def _assign_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor | None = None) -> list[Tensor]:
+def embedding_gradient(input_tensor: Tensor, weight_tensor: Tensor, output_gradient_tensor: Tensor) -> Tensor:
+    width = weight_tensor.shape[-1]
+    rows = torch.zeros_like(weight_tensor).reshape(-1, width)
+    found = rows.index_add(0, input_tensor.flatten().long(), output_gradient_tensor.reshape(-1, width))
+    return found.reshape(weight_tensor.shape)
+
+
+def assign_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor | None = None) -> list[Tensor]:
     return [grad_tensor] * (1 if input_tensor_b is None else 2)
 
 
-@reference("fill_bw")
-def _fill_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
+def fill_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
     return [torch.sum(grad_tensor.float()).to(grad_tensor.dtype).expand_as(grad_tensor)]
 
 
-@reference("fill_zero_bw")
-def _fill_zero_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
+def fill_zero_bw(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
     return [torch.zeros_like(grad_tensor)]
 
 
-@reference("concat_bw")
-def _concat_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor, dim: int = 0) -> list[Tensor]:
+def concat_bw(grad_tensor: Tensor, input_tensor_a: Tensor, input_tensor_b: Tensor, dim: int = 0) -> list[Tensor]:
     return _gradients(lambda a, b: torch.concat((a, b), dim), grad_tensor, input_tensor_a, input_tensor_b)
 
 
-@reference("repeat_bw")
-def _repeat_bw(grad_tensor: Tensor, input_tensor: Tensor, shape: Sequence[int]) -> list[Tensor]:
+def repeat_bw(grad_tensor: Tensor, input_tensor: Tensor, shape: Sequence[int]) -> list[Tensor]:
     return _gradients(lambda x: x.repeat(*shape), grad_tensor, input_tensor)
 
 
-@reference("prod_bw")
-def _prod_bw(grad_tensor: Tensor, input_tensor: Tensor, dim: int | None = None) -> list[Tensor]:
+def prod_bw(grad_tensor: Tensor, input_tensor: Tensor, dim: int | None = None) -> list[Tensor]:
     return _gradients(lambda x: x.prod() if dim is None else x.prod(dim, keepdim=True), grad_tensor, input_tensor)
 
 
-def _over_matrices(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def over_matrices(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda input_tensor: function(input_tensor, (-2, -1), correction=0, keepdim=True)
 
 
-reference("var_hw")(_over_matrices(torch.var))
-reference("std_hw")(_over_matrices(torch.std))
-
-
-@reference("normalize_hw")
-def _normalize_hw(input_tensor: Tensor) -> Tensor:
+def normalize_hw(input_tensor: Tensor) -> Tensor:
     deviation, mean = torch.std_mean(input_tensor, (-2, -1), correction=0, keepdim=True)
     return (input_tensor - mean) / deviation
 
 
-@reference("normalize_global")
-def _normalize_global(input_tensor: Tensor) -> Tensor:
+def normalize_global(input_tensor: Tensor) -> Tensor:
     deviation, mean = torch.std_mean(input_tensor, correction=0)
     return (input_tensor - mean) / deviation
 
@@ -131,27 +117,38 @@ def _normalize_global(input_tensor: Tensor) -> Tensor:
 # -- complex numbers: torch's own tensors of them ------------------------------------------------------
 
 
-_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
-    "angle": lambda input_tensor: torch.angle(input_tensor),
-    "conj": lambda input_tensor: torch.conj(input_tensor),
-    "imag": lambda input_tensor: torch.imag(input_tensor),
-    "is_imag": lambda input_tensor: torch.real(input_tensor) == 0,
-    "is_real": lambda input_tensor: torch.isreal(input_tensor),
-    "polar": lambda input_tensor: torch.polar(input_tensor.real.contiguous(), input_tensor.imag.contiguous()),
-    "real": lambda input_tensor: torch.real(input_tensor),
-}
+def angle(input_tensor: Tensor) -> Tensor:
+    return torch.angle(input_tensor)
 
 
-def _gradient(function: Callable[[Tensor], Tensor]) -> Callable[..., list[Tensor]]:
+def conj(input_tensor: Tensor) -> Tensor:
+    return torch.conj(input_tensor)
+
+
+def imag(input_tensor: Tensor) -> Tensor:
+    return torch.imag(input_tensor)
+
+
+def is_imag(input_tensor: Tensor) -> Tensor:
+    return torch.real(input_tensor) == 0
+
+
+def is_real(input_tensor: Tensor) -> Tensor:
+    return torch.isreal(input_tensor)
+
+
+def polar(input_tensor: Tensor) -> Tensor:
+    return torch.polar(input_tensor.real.contiguous(), input_tensor.imag.contiguous())
+
+
+def real(input_tensor: Tensor) -> Tensor:
+    return torch.real(input_tensor)
+
+
+def complex_gradient(function: Callable[[Tensor], Tensor]) -> Callable[..., list[Tensor]]:
     def golden(grad_tensor: Tensor, input_tensor: Tensor) -> list[Tensor]:
         leaf = input_tensor.detach().clone().requires_grad_()
         made = function(leaf)
         return list(torch.autograd.grad(made, leaf, grad_tensor.to(made.dtype)))
 
     return golden
-
-
-for _name, _function in _COMPLEX.items():
-    reference(_name)(_function)
-for _name in ("angle", "conj", "imag", "polar", "real"):
-    reference(f"{_name}_bw")(_gradient(_COMPLEX[_name]))

@@ -18,6 +18,8 @@ from softmesh.errors import ArgumentError, MeshError
 from softmesh.kinds import Kind
 from softmesh.mesh import MeshCoordinate
 from softmesh.ops.attention.page_tables import reinterpret_tiles
+from softmesh.ops.golden import golden_images_and_caches as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.operand_checks import check_four_dims
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
@@ -216,6 +218,7 @@ def _check_within(op: str, argument: str, first: int, count: int, extent: int, w
 
 
 @operation(**_OPTIONS, patches="cache_tensor", places="batch_idx update_idx")
+@with_reference(golden.fill_cache)
 def fill_cache(cache_tensor: Operand, input_tensor: Operand, batch_idx: Value, *, update_idx: Value = 0) -> Local:
     """Write [1, heads, s, width] at cache[batch_idx, :, update_idx : update_idx + s]; returns the cache.
 
@@ -255,6 +258,7 @@ def _filling(op: str, argument: str, cache: Operand, values: Operand) -> Local:
 
 
 @operation(**_OPTIONS, tuning="compute_kernel_config", patches="cache", places="update_idx")
+@with_reference(golden.update_cache)
 def update_cache(cache: Operand, input: Operand, update_idx: Value, *, batch_offset: int = 0) -> Local:
     """Write one token of each user, [1, heads, users, width], at cache[:, :, update_idx]; returns the cache.
 
@@ -306,6 +310,7 @@ def _updating(op: str, argument: str, cache: Operand, values: Operand, offset: i
     positional="sub_core_grids skip_negative_entries",
     updates="input_tensor",
 )
+@with_reference(golden.plus_one)
 def plus_one(input_tensor: Operand, *, skip_negative_entries: bool = False) -> Local:
     """Add 1 in place, to positions most often; with `skip_negative_entries` those of users who pause stay.
 

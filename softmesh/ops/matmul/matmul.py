@@ -25,6 +25,8 @@ from softmesh.hardware.program_configs import MatmulMultiCoreReuseMultiCast1DPro
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import Activation, activations
+from softmesh.ops.golden import golden_matmul_and_moe as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.matmul.block_checks import check_bias_height, check_blocks, check_distribution
 from softmesh.ops.matmul.matrix_product import MatrixProduct
 from softmesh.ops.matmul.product_shards import product_shards
@@ -170,6 +172,7 @@ def _check_activation(a: Operand, b: Operand, activation: Activation | None) -> 
     precision="data",
     check_targets=check_own_output,
 )
+@with_reference(golden.matmul)
 def matmul(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -204,6 +207,7 @@ def matmul(
     needs_tile=True,
     precision="data",
 )
+@with_reference(golden.matmul)
 def linear(
     input_tensor_a: Operand,
     input_tensor_b: Operand,
@@ -236,6 +240,7 @@ _LEAN: dict[str, Any] = {
 
 
 @operation("experimental.minimal_matmul", **_LEAN, factors=(0, 1))
+@with_reference(golden.minimal_matmul)
 def minimal_matmul(
     input_tensor: Operand,
     weight_tensor: Operand,
@@ -291,6 +296,7 @@ def minimal_matmul(
     needs_tile=True,
 )
 @placed("A partial sum where both are split; Local where one is.")
+@with_reference(golden.moreh_dot)
 def moreh_dot(input_tensor_a: Operand, input_tensor_b: Operand) -> Local:
     """The scalar product of two vectors given as (1, 1, 1, N)."""
     for operand in (input_tensor_a, input_tensor_b):
@@ -332,6 +338,7 @@ def piece_sizes(op: str, width: int, chunks: int, sizes: Sequence[int] = ()) -> 
 
 
 @operation(_SPLIT, **_LEAN, results="list[Tensor]")
+@with_reference(golden.minimal_matmul_split)
 def minimal_matmul_split(
     input_tensor: Operand,
     weight_tensor: Operand,

@@ -18,6 +18,8 @@ from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local, check_broadcast
 from softmesh.errors import MeshError, NotModelled
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_matmul_and_moe as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
 from softmesh.tensor.dtype import DataType, Layout
@@ -29,6 +31,7 @@ EPSILON = 9.999999682655225e-21  # 1e-20 as float32 has it
 @operation(
     "moe", kind=Kind.ROUTING, rule=rules.within, cost=_COST, controls="memory_config output_tensor", needs_tile=True
 )
+@with_reference(golden.moe)
 def moe(input_tensor: Operand, expert_mask_tensor: Operand, topk_mask_tensor: Operand, k: int = 32) -> Local:
     """The weight of expert 0, [..., 1]: 0 where it is not among the best.
 
@@ -93,6 +96,7 @@ def normalized(weights: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
     needs_tile=True,
     results="list[Tensor]",
 )
+@with_reference(golden.grouped_gate)
 def deepseek_grouped_gate(
     scores: Operand,
     bias: Operand,

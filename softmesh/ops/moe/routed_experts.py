@@ -17,6 +17,8 @@ from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.enums import NativeEnum
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.layout_conversion import clone
+from softmesh.ops.golden import golden_matmul_and_moe as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.matmul.matmul import linear, matmul
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import broadcast_shapes
@@ -364,6 +366,7 @@ def check_split(op: str, operand: Operand, dim: int, split_size: int, name: str 
     needs_tile=True,
     results="list[Tensor]",
 )
+@with_reference(golden.fast_reduce)
 def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: int) -> Local:
     """The sum over `dim`, which stays with an extent of 1, cut along the last dim into pieces of `split_size`."""
     d = check_split(_SUM, input_tensor, dim, split_size)
@@ -393,6 +396,7 @@ def deepseek_moe_fast_reduce_nc(input_tensor: Operand, dim: int, *, split_size: 
     precision="data",
     controls="output_memory_config",
 )
+@with_reference(golden.post_combine_tilize)
 def deepseek_moe_post_combine_tilize(input_tensor: Operand) -> Local:
     """Rows, as they come of combining, to tiles."""
     if input_tensor.layout is not Layout.ROW_MAJOR:

@@ -28,6 +28,8 @@ from softmesh.hardware.memory_config import (
 )
 from softmesh.kinds import Kind
 from softmesh.ops.elementwise.in_place import written_over
+from softmesh.ops.golden import golden_images_and_caches as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.runtime.device import MeshDevice
@@ -280,6 +282,7 @@ def _rule(at: rules.Situation) -> rules.Placement:
     floats_only=True,
     operation_class=_GroupNorm,
 )
+@with_reference(golden.group_norm)
 def group_norm(
     input_tensor: Operand,
     *,

@@ -23,6 +23,8 @@ from softmesh.native.gpu_kernels import gpu_rms_norm
 from softmesh.ops import gradients
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.elementwise.in_place import written_over
+from softmesh.ops.golden import golden_reduction as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import FACTS, TILE_SIZE, DataType
@@ -176,6 +178,9 @@ def _norm(
     return Local(_Norm(affine, epsilon, centred, narrow))
 
 
+_REFERENCES = {centred: golden.norms(centred) for centred in (False, True)}
+
+
 def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = _TUNING) -> Operation:
     def define(
         input_tensor: Operand,
@@ -187,6 +192,7 @@ def _register(name: str, formula: str, centred: bool, steps: int, tuning: str = 
     ) -> Local:
         return _norm(name, input_tensor, weight, bias, residual_input_tensor, epsilon, centred)
 
+    with_reference(_REFERENCES[centred][0])(define)
     define.__doc__ = (
         f"{formula} * weight + bias over the last dim; a residual is added to x first. With a program_config that says "
         f"""inplace, a sharded x is written over.
@@ -337,6 +343,9 @@ class _Statistics(Operation):
 def _register_distributed(norm: str, centred: bool) -> None:
     """The two halves of a norm over a split row: statistics before an all_gather, the norm after it."""
 
+    _, of_before, of_after = _REFERENCES[centred]
+
+    @with_reference(of_before)
     def before(
         input_tensor: Operand,
         *,
@@ -345,6 +354,7 @@ def _register_distributed(norm: str, centred: bool) -> None:
     ) -> Local:
         return _statistics(input_tensor, dtype, centred)
 
+    @with_reference(of_after)
     def after(
         input_tensor: Operand,
         stats: Operand,

@@ -15,6 +15,9 @@ from softmesh.errors import MeshError
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
 from softmesh.ops.elementwise.in_place import overwriting
+from softmesh.ops.golden import golden_composite
+from softmesh.ops.golden import golden_reduction as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.strictness import warn_or_raise
 from softmesh.tensor.dtype import TILE_SIZE, Layout
@@ -39,6 +42,7 @@ _OPTIONS: dict[str, Any] = {
     needs_tile=True,
     floats_only=True,
 )
+@with_reference(golden.softmax)
 def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True) -> Local:
     """Along `dim` of each device's piece: over a split dim the result is Local.
 
@@ -53,6 +57,7 @@ def softmax(input_tensor: Operand, dim: int = -1, *, numeric_stable: bool = True
 
 
 @operation(**_OPTIONS, controls="", tuning=_TUNING, needs_tile=True, updates="input_tensor")
+@with_reference(golden.softmax)
 def softmax_in_place(input_tensor: Operand, dim: int = -1) -> Local:
     """softmax along `dim` of each device's piece, written over it."""
     at = input_tensor.from_end(dim)
@@ -71,6 +76,7 @@ def _register_masked(op: str, is_in_place: bool, **options: Any) -> None:
         return overwriting(local, input_tensor) if is_in_place else local
 
     where = ", written over its operand" if is_in_place else ""
+    with_reference(golden.scale_mask_softmax)(define)
     define.__doc__ = f"""softmax(x * scale + mask) along the last dim{where}.
 
     A causal mask has a row for each row of x. Of any other mask one row is taken for all, the first: it is
@@ -84,6 +90,7 @@ _register_masked("scale_mask_softmax_in_place", True, controls="", tuning=_TUNIN
 
 
 @operation(**_OPTIONS, controls="", tuning=_TUNING, updates="input_tensor")
+@with_reference(golden.scale_mask_softmax)
 def scale_causal_mask_hw_dims_softmax_in_place(
     input_tensor: Operand, scale: float | None = None, mask: Operand | None = None
 ) -> Local:
@@ -105,6 +112,7 @@ def _register_attention(op: str, is_in_place: bool, **options: Any) -> None:
 
     where = ", written over its operand" if is_in_place else ""
     mask = "the mask is that of scale_mask_softmax"
+    with_reference(golden_composite.attention_softmax)(define)
     define.__doc__ = f"softmax(x / sqrt(head_size) + mask) along the last dim{where}; {mask}."
     operation(op, **_OPTIONS, **options)(define)
 

@@ -18,6 +18,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import ArgumentValueError, MeshError, NotModelled
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import channels_first, channels_last, check_not_flattened, in_shards_of
+from softmesh.ops.golden import golden_pool as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.tensor.broadcasting import expand_mesh_dims
 
@@ -172,6 +174,7 @@ def _turned(height: int, width: int, angle: float, centre: tuple[float, float]) 
 
 
 @operation(kind=Kind.POOLING, cost=flops_per_element(12), controls="memory_config", floats_only=True)
+@with_reference(golden.golden_rotate)
 def rotate(
     input_tensor: Operand,
     angle: float,

@@ -32,6 +32,8 @@ from softmesh.ops.data_movement.image_layout import (
     pair,
 )
 from softmesh.ops.data_movement.image_memory import Extents, Sharding, memory_in_l1, stays_in_l1
+from softmesh.ops.golden import golden_pool as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.ops.reduction.reduction import index_type
 from softmesh.placement import rules
 from softmesh.tensor.dtype import DataType, Layout
@@ -166,6 +168,7 @@ def _max_local(
     floats_only=True,
     results="Tensor | Any",
 )
+@with_reference(golden.golden_maxpool2d)
 def max_pool2d(
     input_tensor: Operand,
     batch_size: int,
@@ -209,6 +212,7 @@ def _divisors(windows: _Windows, count_include_pad: bool, like: torch.Tensor) ->
     tuning=f"{_TUNING} compute_kernel_config",
     floats_only=True,
 )
+@with_reference(golden.golden_avg_pool2d)
 def avg_pool2d(
     input_tensor: Operand,
     batch_size: int,
@@ -259,7 +263,11 @@ _ADAPTIVE: dict[str, Any] = {
 
 
 def _register_adaptive(
-    op: str, what: str, pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor], tuning: str = _ADAPTIVE_TUNING
+    op: str,
+    what: str,
+    pool: Callable[[torch.Tensor, tuple[int, int]], torch.Tensor],
+    reference: Callable[..., Any],
+    tuning: str = _ADAPTIVE_TUNING,
 ) -> None:
     def define(
         input_tensor: Operand,
@@ -285,12 +293,19 @@ def _register_adaptive(
         made = (batch_size, *size, channels)
         return _placed(op, local, input_tensor, made, Layout.ROW_MAJOR, dram_slice_config, applied_shard_scheme)
 
+    with_reference(reference)(define)
     define.__doc__ = f"The {what} of `output_size` windows that cover the image, torch's windows; TT-NN's may differ."
     operation(op, **_ADAPTIVE, tuning=tuning)(define)
 
 
-_register_adaptive("adaptive_avg_pool2d", "means", F.adaptive_avg_pool2d, f"{_ADAPTIVE_TUNING} compute_kernel_config")
-_register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d)
+_register_adaptive(
+    "adaptive_avg_pool2d",
+    "means",
+    F.adaptive_avg_pool2d,
+    golden.golden_adaptive_avg_pool2d,
+    f"{_ADAPTIVE_TUNING} compute_kernel_config",
+)
+_register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2d, golden.golden_adaptive_max_pool2d)
 
 
 @operation(
@@ -300,6 +315,7 @@ _register_adaptive("adaptive_max_pool2d", "largest values", F.adaptive_max_pool2
     controls="memory_config dtype",
     floats_only=True,
 )
+@with_reference(golden.golden_global_avg_pool2d)
 def global_avg_pool2d(input_tensor: Operand) -> Local:
     """[N, H, W, C] -> [N, 1, 1, C], the mean of each channel."""
     check_not_flattened("global_avg_pool2d", input_tensor)

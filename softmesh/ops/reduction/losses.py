@@ -15,6 +15,8 @@ from softmesh.dispatch.plan import Local
 from softmesh.errors import MeshError
 from softmesh.hardware.enums import LossReductionMode
 from softmesh.kinds import Kind
+from softmesh.ops.golden import golden_training as golden
+from softmesh.ops.golden.golden_functions import with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import LOCAL, Placement, Shard
 
@@ -54,6 +56,7 @@ _LOSS: dict[str, Any] = {
 
 
 @operation(**_LOSS)
+@with_reference(golden.loss(torch.abs))
 def l1_loss(
     input_reference: Operand, input_prediction: Operand, *, reduction: LossReductionMode = LossReductionMode.NONE
 ) -> Local:
@@ -62,6 +65,7 @@ def l1_loss(
 
 
 @operation(**_LOSS)
+@with_reference(golden.loss(torch.square))
 def mse_loss(
     input_reference: Operand, input_prediction: Operand, *, reduction: LossReductionMode = LossReductionMode.NONE
 ) -> Local:
@@ -81,6 +85,7 @@ def _matrix(operand: Operand) -> list[int]:
 
 
 @operation(kind=Kind.REDUCTION, part_work=part_work.TAKES_MEAN, **_OVER)
+@with_reference(golden.over_matrices(torch.var))
 def var_hw(input_tensor: Operand) -> Local:
     """The mean squared distance from the mean of each matrix."""
     dims = _matrix(input_tensor)
@@ -88,6 +93,7 @@ def var_hw(input_tensor: Operand) -> Local:
 
 
 @operation(kind=Kind.REDUCTION, part_work=part_work.TAKES_MEAN, **_OVER)
+@with_reference(golden.over_matrices(torch.std))
 def std_hw(input_tensor: Operand) -> Local:
     """The square root of `var_hw`."""
     dims = _matrix(input_tensor)
@@ -109,12 +115,14 @@ def _normalized(dims: list[int]) -> Local:
 
 
 @operation(kind=Kind.NORM, **_OVER)
+@with_reference(golden.normalize_hw)
 def normalize_hw(input_tensor: Operand) -> Local:
     """Each matrix with mean 0 and deviation 1."""
     return _normalized(_matrix(input_tensor))
 
 
 @operation(kind=Kind.NORM, **_OVER)
+@with_reference(golden.normalize_global)
 def normalize_global(input_tensor: Operand) -> Local:
     """All values of a device with mean 0 and deviation 1."""
     return _normalized([d - input_tensor.rank for d in range(input_tensor.rank)])

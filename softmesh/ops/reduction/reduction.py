@@ -23,6 +23,9 @@ from softmesh.errors import MeshError
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.kinds import Kind
 from softmesh.ops import gradients
+from softmesh.ops.golden import golden_composite
+from softmesh.ops.golden import golden_reduction as golden
+from softmesh.ops.golden.golden_functions import InOrder, rounds_once, with_reference
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import placed
 from softmesh.tensor.dtype import DataType, Layout, facts
@@ -44,6 +47,7 @@ class Reduction(NamedTuple):
     `scaling` is what a factor of the values becomes for the result.
     """
 
+    reference: Callable[..., torch.Tensor]
     function: ReduceFunction
     combine: str | None
     scaling: Callable[[float], float] = float
@@ -55,12 +59,32 @@ def _squared(scalar: float) -> float:
 
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction(lambda x, dims, keep, _: x.sum(dims, keepdim=keep), "sum", gradient=gradients.of_reduced_sum),
-    "mean": Reduction(lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep), "avg", gradient=gradients.of_mean),
-    "max": Reduction(lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
-    "min": Reduction(lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
-    "std": Reduction(lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep), None, abs),
-    "var": Reduction(lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep), None, _squared),
+    "sum": Reduction(
+        golden.reduction(torch.sum),
+        lambda x, dims, keep, _: x.sum(dims, keepdim=keep),
+        "sum",
+        gradient=gradients.of_reduced_sum,
+    ),
+    "mean": Reduction(
+        golden.reduction(torch.mean),
+        lambda x, dims, keep, _: x.float().mean(dims, keepdim=keep),
+        "avg",
+        gradient=gradients.of_mean,
+    ),
+    "max": Reduction(golden.reduction(torch.amax), lambda x, dims, keep, _: x.amax(dims, keepdim=keep), "max"),
+    "min": Reduction(golden.reduction(torch.amin), lambda x, dims, keep, _: x.amin(dims, keepdim=keep), "min"),
+    "std": Reduction(
+        golden.spread(torch.sqrt),
+        lambda x, dims, keep, one: x.float().std(dims, correction=int(one), keepdim=keep),
+        None,
+        abs,
+    ),
+    "var": Reduction(
+        golden.spread(torch.clone),
+        lambda x, dims, keep, one: x.float().var(dims, correction=int(one), keepdim=keep),
+        None,
+        _squared,
+    ),
 }
 _OPPOSITE = {"max": REDUCTIONS["min"].function, "min": REDUCTIONS["max"].function}
 
@@ -115,6 +139,7 @@ def _register(name: str, entry: Reduction) -> None:
         rule = _of_whole_values(rule) if is_turned_over else rule
         return Local(compute, rule, layouts=layouts, memory_config=place, exact=compute if name == "sum" else None)
 
+    with_reference(entry.reference)(define)
     define.__doc__ = f"""{name} of the values times `scalar`, over one dim, several, or (None) all.
 
 >>> y = ttnn.{name}(split(8, 64, dim=1), dim=1, keepdim=True)
@@ -150,6 +175,7 @@ _SUM = "experimental.fast_reduce_nc"
     needs_tile=True,
     program_count=lambda device, spec, given: len(given["dims"]),  # one after another
 )
+@with_reference(golden.fast_reduce_nc)
 def fast_reduce_nc(input: Operand, *, dims: Sequence[int] = ()) -> Local:
     """The sum over dims in front of the last two, which stay with an extent of 1."""
     if not dims:
@@ -175,6 +201,7 @@ def _keeping_dims(signature: Signature, args: tuple[Any, ...], kwargs: dict[str,
     rearrange=one_after_the_other(_keeping_dims, named_by_position(1, "input_tensor output_tensor")),
     forms=("input_tensor output_tensor",),
 )
+@with_reference(golden.prod)
 def prod(
     input_tensor: Operand,
     dim: int | None = None,
@@ -220,6 +247,7 @@ def _check_indices_target(definition: Definition, call: BoundCall) -> None:
     tuning="sub_core_grids enable_secondary_dm use_multicore",
     check_targets=_check_indices_target,
 )
+@with_reference(golden.argmax)
 def argmax(input_tensor: Operand, dim: int | None = None, keepdim: bool = False) -> Local:
     """The index of the first largest element along `dim` (None: of the flattened tensor), as uint32.
 
@@ -289,6 +317,7 @@ def _check_topk_indices(values: Operand, at: int, indices: Operand) -> None:
     results="list[Tensor]",
     check_targets=_check_topk_targets,
 )
+@with_reference(golden.topk)
 def topk(
     input_tensor: Operand,
     k: int = 32,
@@ -353,6 +382,7 @@ def _check_in_tiles(op: str, operand: Operand) -> None:
     controls="memory_config dtype out",
     tuning="disable_compensated_sum",
 )
+@with_reference(golden.cumsum)
 def cumsum(input: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running sums along `dim`; from the end with `reverse_order`."""
     _check_in_tiles("cumsum", input)
@@ -389,6 +419,7 @@ def _check_sorted_into(op: Definition, call: BoundCall) -> None:
     results="list[Tensor]",
     check_targets=_check_sorted_into,
 )
+@with_reference(golden_composite.sort)
 def sort(input_tensor: Operand, dim: int = -1, descending: bool = False, stable: bool = False) -> Local:
     """[values in order, the places they come from] along `dim`; places as uint16, uint32 above 65,535.
 
@@ -421,6 +452,7 @@ def _as_the_output(signature: Signature, args: tuple[Any, ...], kwargs: dict[str
     controls="dtype memory_config out",
     rearrange=_as_the_output,
 )
+@with_reference(golden_composite.cumprod)
 def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> Local:
     """Running products along `dim`; from the end with `reverse_order`."""
     _check_in_tiles("cumprod", input_tensor)
@@ -435,6 +467,7 @@ def cumprod(input_tensor: Operand, dim: int, *, reverse_order: bool = False) -> 
 
 
 @operation(kind=Kind.SCAN, rule=scan_rule, cost=flops_per_element(1), controls="memory_config output")
+@with_reference(golden_composite.moreh_cumsum)
 def moreh_cumsum(input: Operand, dim: int) -> Local:
     """Running sums along `dim`."""
     at = input.from_end(dim)
@@ -444,6 +477,7 @@ def moreh_cumsum(input: Operand, dim: int) -> Local:
 @operation(
     "experimental.intimg", kind=Kind.SCAN, rule=scan_rule, cost=flops_per_element(2), controls="", floats_only=True
 )
+@with_reference(InOrder(rounds_once(lambda x: torch.cumsum(torch.cumsum(x, 1), 2))))
 def integral_image(input_tensor: Operand) -> Local:
     """[N, H, W, C]: at each pixel the sum of all above and to the left of it, its own row and column included."""
     if input_tensor.rank != 4:
