@@ -6713,6 +6713,15 @@ class _experimental:
     ) -> tuple[Tensor, Tensor]:
         """Decode mode for q [1, users, heads, width] and k [1, users, kv_heads, width] at once."""
     @staticmethod
+    def rotate_half(
+        input_tensor: Tensor,
+        *,
+        memory_config: MemoryConfig | None = None,
+        output_topology: object = None,
+        implicit: str | None = None,
+    ) -> Tensor:
+        """Put the second half of each row, negated, before the first."""
+    @staticmethod
     def slice_write(
         input_tensor: Tensor,
         output_tensor: Tensor,

@@ -1341,6 +1341,8 @@ def rotary_embedding_llama_fused_qk(
     compute_kernel_config: WormholeComputeKernelConfig | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Decode mode for q [1, users, heads, width] and k [1, users, kv_heads, width] at once."""
+def rotate_half(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> Tensor:
+    """Put the second half of each row, negated, before the first."""
 @overload
 def selective_reduce_combine(
     dense_input_tensor: Tensor,

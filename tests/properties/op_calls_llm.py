@@ -176,6 +176,11 @@ def with_matrix(entry: Entry) -> Entry:
     return more
 
 
+CALLS["experimental.rotate_half"] = lambda draw, dtype: Call(
+    (Like((draw(extents), draw(extents), draw(extents), 64), dtype),),
+    splits={d: (d,) for d in range(3)},
+    tiles_only=True,
+)
 CALLS["experimental.rotary_embedding"] = either(rows(64), rows(64, token_index=0))
 CALLS["experimental.rotary_embedding_hf"] = either(rows(64), users(64))
 CALLS["experimental.rotary_embedding_llama"] = with_matrix(either(rows(32), users(32)))

@@ -6,6 +6,7 @@ collective_calls, whose calls are of a fixed size.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import collective_calls
 import torch
 from gradient_calls import GIVEN, Given, below, ints
 from op_calls import operation_names
-from strategies import Extents, Like, draw_values, mesh_of, one_device
+from strategies import Extents, Like, draw_values, mesh_of, one_device, quietly
 from test_golden_functions import ARGUMENTS, LARGER
 
 import softmesh as ttnn
@@ -29,6 +30,7 @@ from softmesh.ops.reduction.reduction import REDUCTIONS
 ALIGNED: Extents = (1, 2, 64, 64)
 UNALIGNED: Extents = (1, 2, 40, 50)
 WIDE: Extents = (1, 2, 40, 64)  # for ops whose rows are made of whole tiles
+_SHAPES = (UNALIGNED, WIDE, ALIGNED)
 _ROWS = ttnn.ROW_MAJOR_LAYOUT
 _UNIT = "0.3 to 0.9"
 
@@ -69,9 +71,24 @@ class Example:
 
 
 def example(name: str, shape: Extents = ALIGNED) -> Example:
+    """With the next shape of `_SHAPES` that the op takes, where it does not take this one."""
+    others = _SHAPES[_SHAPES.index(shape) :] if shape in _SHAPES else ()
+    return _example(name, next((one for one in others[:-1] if _takes(name, one)), others[-1] if others else shape))
+
+
+@functools.cache
+def _takes(name: str, shape: Extents) -> bool:
+    call = _example(name, shape)
+    try:
+        with ttnn.lenient(), quietly():
+            OPERATIONS[name](**call.placed(), **call.options)
+    except (ttnn.SoftmeshError, RuntimeError):
+        return False
+    return True
+
+
+def _example(name: str, shape: Extents) -> Example:
     op = OPERATIONS[name]
-    if shape == UNALIGNED:
-        shape = WIDE if name in _OF_WHOLE_TILES else ALIGNED if name in _OF_SQUARES else shape
     if name in EXAMPLES:
         found = EXAMPLES[name](shape)
         several = [like for value in found.operands.values() for like in listed(value)]
@@ -110,14 +127,7 @@ WITHOUT_EXAMPLE = {
     "experimental.high_bw_all_gather",
     "experimental.reduce_scatter_minimal_direct",
 }
-_OF_SQUARES = {"moreh_bmm_backward", "moreh_linear_backward", "moreh_matmul", "moreh_matmul_backward"}
 _FROM = {"acosh": 1.0}  # where values must lie higher
-_OF_WHOLE_TILES = {
-    *("geglu", "glu", "reglu", "swiglu", "layer_norm_post_all_gather", "rms_norm_post_all_gather"),
-    *("experimental.deepseek_grouped_gate", "experimental.deepseek_prefill.moe_grouped_topk"),
-    *("experimental.deepseek_moe_fast_reduce_nc", "experimental.dit_layernorm_post_allgather"),
-    *("experimental.rotary_embedding", "experimental.rotary_embedding_hf", "experimental.rotary_embedding_llama"),
-}
 
 
 def names_with_examples() -> list[str]:

@@ -12,7 +12,7 @@ import torch
 
 from softmesh.dispatch import part_work
 from softmesh.dispatch.argument_forms import ON_MESH_AXES
-from softmesh.dispatch.cost_rules import flops_per_element
+from softmesh.dispatch.cost_rules import flops_per_element, moves_bytes
 from softmesh.dispatch.operand import Operand, Value
 from softmesh.dispatch.operation import operation
 from softmesh.dispatch.plan import Local
@@ -121,6 +121,7 @@ _HALVES = "experimental.rotary_embedding"
 _HALVES_HF = "experimental.rotary_embedding_hf"
 _LLAMA = "experimental.rotary_embedding_llama"
 _FUSED = "experimental.rotary_embedding_llama_fused_qk"
+_ROTATE = "experimental.rotate_half"
 
 
 def rotate_half(x: torch.Tensor) -> torch.Tensor:
@@ -170,6 +171,35 @@ def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, matrix: torch
 
 
 # -- columns i and i + width / 2 -------------------------------------------------------------------
+
+
+def _rolled(input_tensor: torch.Tensor) -> torch.Tensor:
+    half = input_tensor.shape[-1] // 2
+    signs = torch.ones(2 * half).index_fill(0, torch.arange(half), -1)
+    return input_tensor.roll(half, -1) * signs
+
+
+@operation(
+    _ROTATE,
+    kind=Kind.ROTARY,
+    rule=rules.within,
+    reference=_rolled,
+    cost=moves_bytes,
+    precision="data",
+    needs_tile=True,
+    controls="memory_config",
+)
+def rotated_half(input_tensor: Operand) -> Local:
+    """Put the second half of each row, negated, before the first.
+
+    >>> x = split(1, 1, 32, 64, dim=2)
+    >>> y = ttnn.experimental.rotate_half(x)
+    """
+    check_four_dims(_ROTATE, input_tensor)
+    width = input_tensor.shape[-1]
+    if width % (2 * TILE_SIZE):
+        raise MeshError(f"Input X dim ({width}) must be divisible by tilized width {2 * TILE_SIZE}: {_ROTATE}.")
+    return Local(rotate_half, rules.within(-1))
 
 
 @operation(_HALVES, kind=Kind.ROTARY, rule=rules.along, **_OPTIONS)
