@@ -28,6 +28,7 @@ class Kind(Enum):
     ROUTING = "routing to experts"
     SCAN = "scan"  # running sums and the like
     SELECTION = "selection"  # of places, by value
+    STATISTICS = "statistics"  # of a device's own part, for a norm of the whole
 
     # Moves values within each device.
     CACHE = "cache update"

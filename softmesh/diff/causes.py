@@ -220,7 +220,7 @@ def _read_instead(judgement: Judgement, at: int, mine: int, yours: int) -> Findi
         return None
     instead = "a tensor" if known is None else f"the result of {_which(known.entry, others)}"
     place = "another one" if wanted is None else f"that of {_which(wanted, others)}"
-    is_cache = wanted is not None and "cache" in wanted.name
+    is_cache = wanted is not None and wanted.kind is Kind.CACHE
     cause = Cause.STALE_CACHE if is_cache else Cause.OTHER_INPUT
     return Finding(cause, f"input {at} is {instead}, and the reference reads {place}.")
 

@@ -16,6 +16,7 @@ from softmesh.diff.assembly import whole_of
 from softmesh.diff.entries import Entry, Recording
 from softmesh.diff.recording import READS
 from softmesh.diff.value_store import Stored
+from softmesh.kinds import Kind
 
 _CHAIN = 4  # ops in a row that the reference does not have
 
@@ -89,7 +90,7 @@ class StandIns:
 
 
 def _computes(entry: Entry) -> bool:
-    is_half = entry.name.endswith("pre_all_gather")  # of a norm: nobody's whole
+    is_half = entry.kind is Kind.STATISTICS  # of a norm: nobody's whole
     return bool(entry.inputs) and not (entry.sends or is_half or entry.name in READS) and entry.gradient_of is None
 
 

@@ -70,7 +70,7 @@ def _whole_dims(given: CallDescription) -> tuple[str, ...]:
 # -- softmax ---------------------------------------------------------------------------------------
 
 
-@own_operation("softmax_statistics", Kind.NORM, cost=flops_per_element(10))
+@own_operation("softmax_statistics", Kind.STATISTICS, cost=flops_per_element(10))
 def _softmax_statistics(input_tensor: Operand, dim: int) -> Local:
     """For each row of this device's piece its maximum, and the sum of what lies above it; in float32."""
     at = dim - input_tensor.rank

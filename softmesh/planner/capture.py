@@ -17,7 +17,7 @@ from softmesh.callsite import user_call_site
 from softmesh.collectives.collective_operation import is_collective
 from softmesh.dispatch.call_cache import bound_values
 from softmesh.dispatch.entry_point import EntryPoint, Proceed, intercepting
-from softmesh.dispatch.operation import Operation
+from softmesh.dispatch.operation import OPERATIONS, Operation
 from softmesh.distributed.layouts import layout_along, whole_shape
 from softmesh.distributed.unified_op import Unified
 from softmesh.errors import MeshError, NotModelled
@@ -116,6 +116,12 @@ def _arguments(function: Callable[..., Any], inputs: Any, mesh: Any) -> tuple[tu
         at = names.index(wanted)
         return (*args[:at], mesh, *args[at:]), kwargs
     return args, {wanted: mesh, **kwargs}
+
+
+def _is_update(op: str) -> bool:
+    """True for what an optimizer does to a parameter: element by element, in place."""
+    known = OPERATIONS[op].definition
+    return bool(known.same_as) or known.kind is Kind.OPTIMIZER
 
 
 class _Recorder:
@@ -353,7 +359,7 @@ class _Recorder:
         roles = {}
         for root, ops in writers.items():
             if root not in made:
-                is_trained = all(op.endswith("_") for op in ops)
+                is_trained = all(map(_is_update, ops))
                 state = Role.WEIGHT if root in read else Role.OPTIMIZER_STATE
                 roles[root] = state if is_trained else Role.CACHE
         return roles

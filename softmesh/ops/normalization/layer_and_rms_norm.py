@@ -375,9 +375,8 @@ def _register_distributed(norm: str, centred: bool) -> None:
     tuning = f"{_TUNING} use_2d_core_grid recip_tensor fast_and_approximate_mode"
     operation(
         f"{norm}_pre_all_gather",
-        kind=Kind.NORM,
+        kind=Kind.STATISTICS,
         rule=_share_rule,
-        part_work=part_work.UNNOTICED,
         native="LayerNormPreAllGatherDeviceOperation",
         cost=flops_per_element(2),
         controls="memory_config",
@@ -449,8 +448,7 @@ def dit_rms_norm_unary_fused(
 
 @operation(
     _BEFORE,
-    kind=Kind.NORM,
-    part_work=part_work.UNNOTICED,
+    kind=Kind.STATISTICS,
     cost=flops_per_element(2),
     controls="memory_config",
     tuning="compute_kernel_config",
