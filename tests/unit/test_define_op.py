@@ -55,13 +55,11 @@ def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]
 
 
 @pytest.fixture
-def mesh() -> Iterator[ttnn.MeshDevice]:
+def mesh(idle_machine: None) -> Iterator[ttnn.MeshDevice]:
     ttnn.use_system("T3000")
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     with ttnn.create_mesh_device(ttnn.MeshShape(2, 4)) as opened:
         yield opened
-    ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
-    ttnn.use_system(None)
 
 
 def put(values: torch.Tensor, mesh: ttnn.MeshDevice, *dims: int | None) -> ttnn.Tensor:
@@ -141,7 +139,7 @@ def test_its_unified_form_plans_communication_and_knows_a_price(ops: Any, mesh: 
     assert " us  " in said
 
 
-def test_more_arithmetic_costs_more() -> None:
+def test_more_arithmetic_costs_more(idle_machine: None) -> None:
     def seconds(steps: int) -> float:
         @ttnn.define_op("*any -> *any", steps=steps)
         def worked_on(x: torch.Tensor) -> torch.Tensor:
@@ -169,7 +167,7 @@ def _model(ops: Any, device: ttnn.MeshDevice) -> ttnn.Tensor:
     return made
 
 
-def test_a_plan_splits_it_and_its_file_imports_its_module(ops: Any) -> None:
+def test_a_plan_splits_it_and_its_file_imports_its_module(ops: Any, idle_machine: None) -> None:
     found = ttnn.plan(lambda device: _model(ops, device), "T3000")
     source = found.source()
     assert "import ops_of_a_user\n" in source
