@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -68,10 +70,11 @@ def test_unified_ops_are_nodes_of_the_plain_op() -> None:
     assert ops(captured(unified, chip=N300)) == ["matmul", "rms_norm"]
 
 
-def test_what_is_changed_in_place_has_a_new_version() -> None:
+@pytest.mark.parametrize("fill", [ttnn.fill_cache, ttnn.kv_cache.fill_cache_for_user_])
+def test_what_is_changed_in_place_has_a_new_version(fill: Any) -> None:
     def step(device: ttnn.MeshDevice) -> ttnn.Tensor:
         cache = put(torch.zeros(1, 2, 64, 32), device)
-        ttnn.fill_cache(cache, put(torch.zeros(1, 2, 32, 32), device), 0)
+        fill(cache, put(torch.zeros(1, 2, 32, 32), device), 0)
         return ttnn.sum(cache, dim=-1)
 
     graph = captured(step, chip=N300)
