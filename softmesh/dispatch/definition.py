@@ -74,7 +74,6 @@ class Definition:
     leaves_undefined: bool = False  # whether there are pieces of its results that it does not write
     is_part: bool = False  # of another op's program: it compiles none of its own
     factors: tuple[int, ...] = ()  # of a matrix product: the operands that it multiplies; others are added
-    reference: Callable[..., Any] | None = None  # the same in torch, of whole values; else see softmesh.ops.golden
     gradient: Callable[..., Any] | None = None  # in ops: see softmesh.ops.gradients
     torch: str = ""  # torch's op of the same operands, by its name there
     mirrored: str = ""  # the op that takes its two operands the other way round

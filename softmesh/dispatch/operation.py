@@ -74,7 +74,6 @@ class Operation(EntryPoint):
         self.name = definition.name
         self.reads_other_devices = definition.reads_other_devices
         self.__name__ = self.python_fully_qualified_name
-        self._golden = definition.reference
         self._signature = definition.signature
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._programs: dict[tuple[Any, ...], object] = {}

@@ -91,11 +91,12 @@ def define_op(
         options: dict[str, Any] = {"kind": _KINDS[kind], "namespace": _module_of(function)}
         passes = [[tensors.index(operand)] for operand in linear]
         plain = _compute_of(function, tensors)
-        made = _registered(name, plain, form, passes, steps, gradient=_gradient_rule, reference=function, **options)
+        made = _registered(name, plain, form, passes, steps, gradient=_gradient_rule, **options)
         for at, operand in enumerate(tensors):
             own, compute_of = _checked_form(form.gradient(at)), _gradient_of(function, tensors, at)
             gradient = _registered(_gradient_name(name, operand), compute_of, own, [[0]], 2 * steps, **options)
             setattr(made, f"gradient_of_{operand}", gradient)
+        made.golden_function = function
         return made
 
     return register

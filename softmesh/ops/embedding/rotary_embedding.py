@@ -183,12 +183,12 @@ def _rolled(input_tensor: torch.Tensor) -> torch.Tensor:
     _ROTATE,
     kind=Kind.ROTARY,
     rule=rules.within,
-    reference=_rolled,
     cost=moves_bytes,
     precision="data",
     needs_tile=True,
     controls="memory_config",
 )
+@with_reference(_rolled)
 def rotated_half(input_tensor: Operand) -> Local:
     """Put the second half of each row, negated, before the first.
 
