@@ -15,7 +15,8 @@ from softmesh.dispatch.operation import OPERATIONS
 from softmesh.errors import MeshError, NotModelled
 from softmesh.hardware.memory_config import DRAM_MEMORY_CONFIG
 from softmesh.ops.data_movement.layout_conversion import copy
-from softmesh.ops.data_movement.shape_ops import permute, reshape
+from softmesh.ops.data_movement.reshaping import reshape
+from softmesh.ops.data_movement.shape_ops import permute
 from softmesh.tensor.device_allocation import allocate_tensor_on_device
 from softmesh.tensor.dtype import DataType, Layout
 from softmesh.tensor.tensor import Tensor

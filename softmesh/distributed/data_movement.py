@@ -19,7 +19,7 @@ from softmesh.distributed.split_choices import Choice, Labels, Split, by_labels
 from softmesh.distributed.uneven_shards import without_nested_uneven
 from softmesh.distributed.unified_op import Unified, own_operation
 from softmesh.kinds import Kind
-from softmesh.ops.data_movement.shape_ops import new_shape, reshape_local
+from softmesh.ops.data_movement.reshaping import new_shape, reshape_local
 from softmesh.placement import dim_labels, rules
 from softmesh.placement.placements import Placement
 from softmesh.tensor.tensor import Tensor

@@ -20,6 +20,7 @@ from softmesh.ops.data_movement import (
     image_layout,
     layout_conversion,
     movement_backward,
+    reshaping,
     resharding,
     scatter,
     shape_ops,

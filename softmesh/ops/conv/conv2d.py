@@ -41,7 +41,7 @@ from softmesh.ops.conv.mesh_convolution import (
 )
 from softmesh.ops.data_movement.image_layout import flattened, ints, pair
 from softmesh.ops.data_movement.image_memory import Extents, Sharding, asked_memory, memory_in_l1, stays_in_l1
-from softmesh.ops.data_movement.shape_ops import reshape
+from softmesh.ops.data_movement.reshaping import reshape
 from softmesh.ops.elementwise.activations import activation_function
 from softmesh.ops.golden import golden_images_and_caches as golden
 from softmesh.ops.golden.golden_functions import with_reference

@@ -21,7 +21,7 @@ from softmesh.hardware import Conv2dConfig
 from softmesh.kinds import Kind
 from softmesh.ops.data_movement.image_layout import pair
 from softmesh.ops.data_movement.layout_conversion import to_layout
-from softmesh.ops.data_movement.shape_ops import unsqueeze
+from softmesh.ops.data_movement.reshaping import unsqueeze
 from softmesh.placement import dim_labels, rules
 from softmesh.runtime.device import MeshDevice
 from softmesh.tensor.dtype import Layout
