@@ -128,8 +128,7 @@ class CollectivePlanner(Planner):
 
     def _wishes(self) -> tuple[Any, Any]:
         """The topology and the number of links that this call names."""
-        signature = self.op.signature
-        given = signature.named(self.values, range(len(signature.names)))
+        given = self.call.named
         return given.get("topology"), given.get("num_links")
 
     def _wrong_kind(self, group: Group) -> str | None:
@@ -168,8 +167,7 @@ class CollectivePlanner(Planner):
         """Outputs must be what the collective makes."""
         signature, first = self.op.signature, self.tensors[0].spec
         config = self._control(signature.memory_config_at)
-        named = signature.named(self.values, range(len(signature.names)))
-        names = output_names(self.op.name, named, targets, signature.output_name)
+        names = output_names(self.op.name, self.call.named, targets, signature.output_name)
         for target, name, spec in zip(targets, names, self._computed_specs(local, shapes), strict=True):
             check_output(self.op.name, name, target.spec, spec, first, config)
         return [target.spec for target in targets]
@@ -276,8 +274,7 @@ def _summed_axes(op: Definition, call: BoundCall) -> list[int]:
     """The mesh axes along which a call adds up, on all devices."""
     if op.kind not in (Kind.ALL_REDUCE, Kind.REDUCE_SCATTER):
         return []
-    named = call.signature.named(call.values, range(len(call.values)))
-    axis = named.get("cluster_axis")
+    axis = call.named.get("cluster_axis")
     return list(range(call.tensors[0].storage.dist.lead)) if axis is None else [axis]
 
 

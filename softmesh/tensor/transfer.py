@@ -128,7 +128,6 @@ def to_torch(
     """
     check_readable(tensor, "to_torch")
     queue = _reading(tensor, "to_torch", cq_id)
-    warn_before_leaving(tensor, "to_torch")
     tensor = gathered_from_ranks(tensor, "to_torch")
     if dtype is not None:
         checked("to_torch", "dtype", dtype, torch.dtype, "a torch dtype such as torch.float32")
@@ -176,7 +175,6 @@ def compose(tensor: Tensor) -> torch.Tensor:
     check_readable(tensor, "compose")
     tell_host_use(tensor, "compose")
     _reading(tensor, "compose", None)
-    warn_before_leaving(tensor, "compose")
     tensor = gathered_from_ranks(tensor, "compose")
     dist, data = tensor.view_distribution(), tensor.view_data()
     if LOCAL in dist.placements:
@@ -239,7 +237,9 @@ def _reading(tensor: Tensor, where: str, cq_id: int | QueueId | None, blocking: 
     doubt_nan(tensor, where)
     note_read([tensor])
     doubt_lost(tensor, where)
-    return chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
+    queue = chosen_queue(where, cq_id) if device is None else device.note_read(where, cq_id, blocking)
+    warn_before_leaving(tensor, where)
+    return queue
 
 
 def check_readable(tensor: Tensor, where: str, name: str = "tensor") -> None:
@@ -297,7 +297,6 @@ def from_device(tensor: Tensor, blocking: bool = True, *, queue_id: int | QueueI
     if tensor.storage.device is None:
         return tensor
     queue = _reading(tensor, "from_device", queue_id, blocking)
-    warn_before_leaving(tensor, "from_device")
     doubt_part(tensor, "from_device")
     held = gathered_from_ranks(tensor, "from_device")
     dist = held.view_distribution()
@@ -366,7 +365,6 @@ def copy_device_to_host_tensor(
     """Overwrite a host tensor in place with a device tensor of the same spec."""
     check_pair(host_tensor, device_tensor, "copy_device_to_host_tensor").check_local("copy_device_to_host_tensor")
     queue = _reading(device_tensor, "copy_device_to_host_tensor", cq_id, blocking)
-    warn_before_leaving(device_tensor, "copy_device_to_host_tensor")
     device_tensor = gathered_from_ranks(device_tensor, "copy_device_to_host_tensor")
     dist, host_dist = device_tensor.view_distribution(), host_tensor.view_distribution()
     data = device_tensor.view_data().cpu()
