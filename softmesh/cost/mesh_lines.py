@@ -33,6 +33,11 @@ def lines_of(device: MeshDevice) -> tuple[Line, ...]:
     return known[key]
 
 
+def routed_lines(device: MeshDevice) -> tuple[Line, ...]:
+    """The same, closed to rings only where a collective that does not say how it travels goes around."""
+    return tuple(line._replace(is_ring=takes_ring(line, None)) for line in lines_of(device))
+
+
 def takes_ring(line: Line, topology: object) -> bool:
     """Whether a collective goes around: the ends are joined, and the call says so, or where it does not the fabric."""
     if topology is None:

@@ -17,13 +17,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from softmesh.cost.laws.dispatches import GAP_US, TURN_AROUND_US, UNTRACED_US
+from softmesh.cost.launches import launch_seconds
+from softmesh.cost.laws.dispatches import TURN_AROUND_US
 from softmesh.cost.recorded_run import Form, Recorded, RecordedRun
 from softmesh.kinds import Kind
 from softmesh.systems.chip import Chip
 
-_ISSUE = {arch: us * 1e-6 for arch, us in UNTRACED_US.items()}  # the host's time for a call that is not traced
-_GAP = {arch: us * 1e-6 for arch, us in GAP_US.items()}  # between two programs on the same cores
 _REPLAY = 5e-6  # the host's time for a replay
 _TURN_AROUND = TURN_AROUND_US * 1e-6
 _ROUND_TRIP = 2e-6  # until the host sees that something has ended
@@ -153,7 +152,7 @@ class Clock:
 
     def _launch(self, run: int, index: int, command: Recorded) -> None:
         host = self._hosts[run]
-        issued = host.time + _ISSUE[self._chip(run, command.form).arch_name]
+        issued = host.time + launch_seconds(self._chip(run, command.form))
         self._hosts[run] = _Place(issued, host.by)
         place = self._run(run, index, command, _Place(issued, host.by), issued)
         if command.is_blocking:
@@ -246,7 +245,7 @@ class Clock:
 
     def _take_cores(self, run: int, form: Form, end: float, by: int) -> None:
         group = self._group_of(run, form)
-        group.busy = _Place(end + _GAP[self._chip(run, form).arch_name], by)
+        group.busy = _Place(end + launch_seconds(self._chip(run, form), is_traced=True), by)
         self._hot = group
 
     def _cool_down(self) -> None:

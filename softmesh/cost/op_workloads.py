@@ -36,6 +36,7 @@ _PHASES = {MathFidelity.LoFi: 1, MathFidelity.HiFi2: 2, MathFidelity.HiFi3: 3, M
 NO_WORK = frozenset(
     {Kind.FINISH, Kind.RECORD_EVENT, Kind.SYNCHRONIZE_EVENT, Kind.WAIT_FOR_EVENT, *(one for one in Kind if one.is_note)}
 )
+MOST_READ = 4  # times what an op writes that takes a part of its operand
 _LAWS = {
     Kind.ALL_REDUCE: "all_reduce",
     Kind.REDUCE: "reduce_scatter",
@@ -133,7 +134,7 @@ def _movement(call: OpCall, chip: Chip) -> Movement | None:
         read = written = sum(map(bytes_of, inputs))
     else:
         written = sum(map(bytes_of, outputs))
-        read = min(sum(map(bytes_of, inputs)), 4 * written)
+        read = min(sum(map(bytes_of, inputs)), MOST_READ * written)
     every = (*inputs, *outputs)
     page = min(_page(tensor) for tensor in every if _is_index(tensor) == _is_index(outputs[0]))
     pages = -(-max(read, written) // page)

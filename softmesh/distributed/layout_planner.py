@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from softmesh.cost.chip_costs import launch_seconds
+from softmesh.cost.launches import launch_seconds
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents, Layout, Value, is_whole
 from softmesh.distributed.redistribution import Step, Way, routes
@@ -72,7 +72,7 @@ class Strategy:
     @property
     def launches_before_output(self) -> int:
         """Ops beside the work itself."""
-        return sum(len(way.steps) for way in self.ways_in) + len(self.inside)
+        return sum(way.launches for way in self.ways_in) + sum(step.launches for step in self.inside)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Plan:
 
     @property
     def launches(self) -> int:
-        return self.strategy.launches_before_output + len(self.way_out.steps)
+        return self.strategy.launches_before_output + self.way_out.launches
 
     @property
     def ranked_seconds(self) -> float:

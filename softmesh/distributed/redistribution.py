@@ -22,8 +22,10 @@ from itertools import count
 from typing import NamedTuple
 
 from softmesh.cost import link_costs
-from softmesh.cost.chip_costs import copy_seconds, launch_seconds
+from softmesh.cost.chip_costs import copy_seconds
+from softmesh.cost.launches import launch_seconds
 from softmesh.cost.link_costs import Line, LinkCost
+from softmesh.cost.op_workloads import MOST_READ
 from softmesh.distributed.layouts import SUM, Layout, Value, is_split, with_word
 from softmesh.kinds import Kind
 from softmesh.placement.placements import REPLICATE, Partial, Shard
@@ -42,6 +44,7 @@ class Step(NamedTuple):
     after: Layout
     cost: LinkCost
     combines: str = "sum"  # how contributions become the value
+    launches: int = 1  # ops that it takes
 
     @property
     def travels(self) -> bool:
@@ -81,7 +84,8 @@ def _from_split(layout: Layout, axis: int, word: Shard, here: int, value: Value,
         return
     for dim, after in _even_splits(gathered, axis, value):
         if dim != word.dim:
-            yield Step(EXCHANGE, axis, word.dim, dim, after, _exchanged(layout, gathered, after, dim, value, line))
+            cost, launches = _exchanged(layout, gathered, after, dim, value, line)
+            yield Step(EXCHANGE, axis, word.dim, dim, after, cost, launches=launches)
 
 
 def _from_contributions(
@@ -98,29 +102,31 @@ def _from_copies(layout: Layout, axis: int, here: int, value: Value, line: Line)
     for dim in range(len(value.shape)):
         if value.may_split(layout, axis, dim):
             after = with_word(layout, axis, Shard(dim))
-            yield Step(PARTITION, axis, dim, None, after, LinkCost(_cut(layout, after, dim, value, line), 0))
+            seconds, launches = _cut(layout, after, dim, value, line)
+            yield Step(PARTITION, axis, dim, None, after, LinkCost(seconds, 0), launches=launches)
     if all(word == SUM for word in layout if isinstance(word, Partial)):  # of what is no sum, zeros are no contribution
         zeros = LinkCost(copy_seconds(line.chip, here, in_l1=value.is_in_l1(layout)), 0)
         yield Step(CONTRIBUTE, axis, None, None, with_word(layout, axis, SUM), zeros)
 
 
-def _cut(whole: Layout, after: Layout, dim: int, value: Value, line: Line) -> float:
-    """Seconds in which each device keeps its part; through the midst of tiles it is done in rows."""
+def _cut(whole: Layout, after: Layout, dim: int, value: Value, line: Line) -> tuple[float, int]:
+    """Seconds and ops with which each device keeps its part; through the midst of tiles it is done in rows."""
     here, piece, in_l1 = value.held_on_each(whole), value.held_on_each(after), value.is_in_l1(whole)
-    seconds = copy_seconds(line.chip, piece, in_l1=in_l1)
-    if value.cuts_tiles(after, dim):
-        there_and_back = copy_seconds(line.chip, here, in_l1=in_l1) + copy_seconds(line.chip, piece, in_l1=in_l1)
-        seconds += there_and_back + 2 * launch_seconds(line.chip)
-    return seconds
+    seconds = copy_seconds(line.chip, piece, read=min(here, MOST_READ * piece), in_l1=in_l1)
+    if not value.cuts_tiles(after, dim):
+        return seconds, 1
+    return seconds + sum(copy_seconds(line.chip, size, in_l1=in_l1) for size in (here, piece)), 3
 
 
-def _exchanged(layout: Layout, gathered: Layout, after: Layout, dim: int, value: Value, line: Line) -> LinkCost:
+def _exchanged(
+    layout: Layout, gathered: Layout, after: Layout, dim: int, value: Value, line: Line
+) -> tuple[LinkCost, int]:
     here, in_l1 = value.held_on_each(layout), value.is_in_l1(layout)
     if value.can_exchange(layout, after):
-        return link_costs.all_to_all(line, here, in_l1=in_l1)
+        return link_costs.all_to_all(line, here, in_l1=in_l1), 1
     everything = link_costs.all_gather(line, here, in_l1=in_l1)  # and each keeps its part
-    seconds = everything.seconds + launch_seconds(line.chip) + _cut(gathered, after, dim, value, line)
-    return everything._replace(seconds=seconds)
+    seconds, launches = _cut(gathered, after, dim, value, line)
+    return everything._replace(seconds=everything.seconds + seconds), 1 + launches
 
 
 def _even_splits(layout: Layout, axis: int, value: Value) -> Iterator[tuple[int, Layout]]:
@@ -136,17 +142,18 @@ Edges = Iterable[tuple[Step, Layout]]  # a step, and the layout it leads to (bac
 class Way(NamedTuple):
     seconds: float
     steps: tuple[Step, ...]
+    launches: int
 
 
-HERE = Way(0.0, ())
+HERE = Way(0.0, (), 0)
 
 
 class Routes:
     """Between the layouts of one value on one mesh; nothing travels along `closed` axes."""
 
-    def __init__(self, value: Value, lines: tuple[Line, ...], closed: frozenset[int] = frozenset()) -> None:
+    def __init__(self, value: Value, lines: tuple[Line, ...], closed: frozenset[int], is_traced: bool) -> None:
         self._value, self._lines, self._closed = value, lines, closed
-        self._launch = launch_seconds(lines[0].chip) if lines else 0.0
+        self._launch = launch_seconds(lines[0].chip, is_traced=is_traced) if lines else 0.0
         self._steps: dict[Layout, tuple[Step, ...]] = {}
         self._from: dict[Layout, dict[Layout, Way]] = {}
         self._held: dict[Layout, int] = {}
@@ -217,15 +224,17 @@ def _shortest(
         ranked, length, _, layout, steps = heapq.heappop(queue)
         if layout in found:
             continue
-        found[layout] = Way(sum(step.cost.seconds for step in steps), steps)
+        found[layout] = Way(sum(step.cost.seconds for step in steps), steps, sum(step.launches for step in steps))
         for step, beyond in edges(layout):
             if beyond not in found:
-                cost = ranked + step.cost.seconds + launch
+                cost = ranked + step.cost.seconds + step.launches * launch
                 further = (cost, length + 1, next(order), beyond, grown(steps, step))
                 heapq.heappush(queue, further)
     return found
 
 
 @lru_cache(maxsize=1024)
-def routes(value: Value, lines: tuple[Line, ...], closed: frozenset[int] = frozenset()) -> Routes:
-    return Routes(value, lines, closed)
+def routes(
+    value: Value, lines: tuple[Line, ...], closed: frozenset[int] = frozenset(), *, is_traced: bool = False
+) -> Routes:
+    return Routes(value, lines, closed, is_traced)

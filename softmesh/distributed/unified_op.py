@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softmesh.arguments import refused
 from softmesh.cost.link_costs import Line
-from softmesh.cost.mesh_lines import lines_of
+from softmesh.cost.mesh_lines import routed_lines
 from softmesh.dispatch.call_cache import Call, CallCache
 from softmesh.dispatch.cost_rules import flops_per_element
 from softmesh.dispatch.definition import Define, Definition
@@ -184,7 +184,7 @@ class Unified(EntryPoint):
         device: MeshDevice,
     ) -> _Found:
         bound = self.bound(args, kwargs)
-        given = describe_call(self.short_name, self.plain, bound, device, lines_of(device), self._shape_of)
+        given = describe_call(self.short_name, self.plain, bound, device, routed_lines(device), self._shape_of)
         runnable = planned(given, self._describe(given), request, device)
         order = self._order(args, kwargs)
         if len(self._plans) >= _MAX_PLANS:

@@ -21,7 +21,6 @@ from softmesh.planner.goal import Goal
 from softmesh.planner.integer_program import Status
 from softmesh.planner.layout_plan import LayoutPlan
 from softmesh.planner.parallel_degrees import degrees
-from softmesh.planner.placement_problem import LAUNCH_SECONDS
 
 _WORTH_A_WORD = 0.05
 
@@ -70,7 +69,7 @@ def _bound(found: LayoutPlan) -> str:
     ranked, least = told_apart(found.ranked_seconds, found.bound)
     if ranked == least:
         return ""
-    launch = f"{LAUNCH_SECONDS * 1e6:g} us for each launch"
+    launch = f"{found.problem.launch * 1e6:g} us for each launch"
     return f"bound     counted with {launch} it takes {ranked}, and no plan takes less than {least}"
 
 

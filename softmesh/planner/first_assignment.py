@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from softmesh.distributed.layouts import is_whole
 from softmesh.planner.op_graph import GraphNode
 from softmesh.planner.op_strategies import OpStrategy
-from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, Home, PlacementProblem, PlanCost
+from softmesh.planner.placement_problem import Assignment, Home, PlacementProblem, PlanCost
 from softmesh.planner.repeated_layers import NodeClasses
 
 Priced = tuple[Assignment, PlanCost]
@@ -81,7 +81,7 @@ class _Greedy:
             way = self._problem.way(number, home.dtype, home.layout, strategy.needs[place])
             if way is not None:
                 held = self._problem.held_bytes(number, home.dtype, home.layout) if at is not None else 0
-                yield way.seconds + LAUNCH_SECONDS * len(way.steps) + held * self._price, at
+                yield way.seconds + self._problem.launch * way.launches + held * self._price, at
 
     def _known(self, number: int) -> Home | None:
         if number in self._given:

@@ -39,7 +39,7 @@ class Stage:
     send_seconds: float  # what it hands on to the next stage
     memory: int  # bytes on each of its devices
     layers: int = 0  # whole layers of the repeated part among them
-    launches: int = 0  # of what is exchanged and moved
+    launch_seconds: float = 0.0  # of what is exchanged and moved
 
 
 @dataclass(frozen=True)

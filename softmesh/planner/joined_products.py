@@ -190,7 +190,7 @@ class JoinedStrategies:
         hands_on, value = takes_over(graph, node), self._value(node.results[0])
         found = []
         for one in self._finder.strategies(graph, node, instead, self._limits, hands_on=hands_on):
-            ways = {one.gives[0]: HERE} | routes(value, self._finder.lines).ways_from(one.gives[0])
+            ways = {one.gives[0]: HERE} | routes(value, self._finder.lines, is_traced=True).ways_from(one.gives[0])
             if one.needs == product.needs and end in ways:
                 found.append(one.total_seconds + ways[end].seconds)
         return min(found, default=0.0)
@@ -207,7 +207,7 @@ def _sums(product: Value, parts: Layout, lines: tuple[Line, ...]) -> dict[Layout
     last, along = len(product.shape) - 1, {axis for axis, word in enumerate(parts) if isinstance(word, Partial)}
     return {
         end: way
-        for end, way in routes(product, lines).ways_from(parts).items()
+        for end, way in routes(product, lines, is_traced=True).ways_from(parts).items()
         if is_sum_of(end, parts)
         and all(step.axis in along for step in way.steps)
         and not any(end[axis] == Shard(last) for axis in along)

@@ -58,6 +58,11 @@ class OpStrategy:
     joined: int | None = None  # as a part of one product with other weights: the number that all its parts have
 
     @property
+    def launches(self) -> int:
+        """Ops beside the work itself."""
+        return sum(step.launches for step in self.inside)
+
+    @property
     def total_seconds(self) -> float:
         return self.seconds + sum(step.cost.seconds for step in self.inside)
 
@@ -155,7 +160,7 @@ class StrategyFinder:
             if is_whole(split.gives):
                 continue
             bare = _strategy(given, options, node, split)
-            for end, way in routes(result, self.lines).ways_from(split.gives).items():
+            for end, way in routes(result, self.lines, is_traced=True).ways_from(split.gives).items():
                 if is_sum_of(end, split.gives):
                     piece = piece_spec(spec, result, end)
                     activated = [activation_seconds(self.chip, piece)] * len(behind)

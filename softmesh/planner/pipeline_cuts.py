@@ -19,7 +19,7 @@ from softmesh.cost.link_costs import Line, all_gather
 from softmesh.planner.goal import Goal, Stage
 from softmesh.planner.layer_spans import layer_spans
 from softmesh.planner.op_graph import OpGraph
-from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem, PlanCost
+from softmesh.planner.placement_problem import Assignment, PlacementProblem, PlanCost
 
 Places = tuple[int, ...]  # pieces: where stages begin, and the end
 
@@ -76,7 +76,7 @@ def cut(
 
 
 def _ranked(stage: Stage) -> float:
-    return stage_seconds(stage) + stage.launches * LAUNCH_SECONDS
+    return stage_seconds(stage) + stage.launch_seconds
 
 
 class _Part(NamedTuple):
@@ -141,7 +141,7 @@ class Cuts:
                 seconds, launches, kept = seconds + part.seconds, launches + part.launches, kept + part.bytes
         live = max(self._live[first:end])
         send = self._send(after) if after < len(self.problem.graph.nodes) else 0.0
-        return Stage(start, after, seconds, send, kept + live, end - first, launches)
+        return Stage(start, after, seconds, send, kept + live, end - first, launches * self.problem.launch)
 
     def over(self, first: int, end: int) -> list[tuple[int, int]]:
         """The nodes of a stage at which it does not fit the memory, with its bytes."""
@@ -174,14 +174,14 @@ class Cuts:
     def _parts(self) -> list[_Part]:
         problem, assignment = self.problem, self.assignment
         found = [
-            _Part((self._piece(node),), 0, seconds, len(own[at].inside))
+            _Part((self._piece(node),), 0, seconds, own[at].launches)
             for node, (seconds, own, at) in enumerate(
                 zip(self.cost.by_node, problem.strategies, assignment.strategies, strict=True)
             )
         ]
         for move in self.cost.moves:
             pieces = self._pieces_of(move.nodes(problem.graph))
-            found.append(_Part(pieces, 0, move.way.seconds, len(move.way.steps)))
+            found.append(_Part(pieces, 0, move.way.seconds, move.way.launches))
         readers: dict[int, list[int]] = {}
         for node in problem.graph.nodes:
             for value in node.operands:

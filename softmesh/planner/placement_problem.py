@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from softmesh.cost.launches import launch_seconds
 from softmesh.cost.link_costs import Line
 from softmesh.distributed.layouts import Extents, Layout, Value, bits
 from softmesh.distributed.redistribution import HERE, Way, routes
@@ -21,8 +22,6 @@ from softmesh.planner.joined_products import Join
 from softmesh.planner.op_graph import GraphNode, GraphValue, OpGraph
 from softmesh.planner.op_strategies import OpStrategy
 from softmesh.systems.chip import Chip
-
-LAUNCH_SECONDS = 1e-7  # for each step and op, so that of two plans that take as long the simpler one is taken
 
 
 class Home(NamedTuple):
@@ -87,6 +86,11 @@ class PlacementProblem:
     l1_limits: Mapping[int, int] = field(default_factory=dict)  # of values that may stay in L1: bytes of a piece
     joins: tuple[Join, ...] = ()  # of nodes whose strategies have the same `joined`, or none
 
+    @cached_property
+    def launch(self) -> float:
+        """Seconds that are counted for each op that moves a value."""
+        return launch_seconds(self.chip, is_traced=True)
+
     def cost(self, assignment: Assignment) -> PlanCost:
         return _Evaluation(self, assignment).result()
 
@@ -101,7 +105,7 @@ class PlacementProblem:
 
     def ways_from(self, number: int, dtype: DataType, start: Layout) -> Mapping[Layout, Way]:
         """How it is brought to every other layout that it can be brought to."""
-        return routes(self.value(number, dtype), self.lines, self.closed_axes).ways_from(start)
+        return routes(self.value(number, dtype), self.lines, self.closed_axes, is_traced=True).ways_from(start)
 
     def held_bytes(self, number: int, dtype: DataType, layout: Layout) -> int:
         """On each device, in whole tiles where it is tiled."""
@@ -162,9 +166,9 @@ class _Evaluation:
             memory.append(now)
         by_node = tuple(strategy.total_seconds for strategy in self._chosen)
         seconds = math.inf if self._broken else sum(by_node) + sum(move.way.seconds for move in moves)
-        launches = sum(len(s.inside) for s in self._chosen) + sum(len(move.way.steps) for move in moves)
+        launches = sum(s.launches for s in self._chosen) + sum(move.way.launches for move in moves)
         fits = max(memory, default=kept) <= problem.memory_bytes and not self._broken
-        ranked = seconds + launches * LAUNCH_SECONDS
+        ranked = seconds + launches * problem.launch
         return PlanCost(seconds, ranked, by_node, tuple(moves), tuple(memory), kept, fits, tuple(self._broken))
 
     def _held(self, value: GraphValue) -> int:

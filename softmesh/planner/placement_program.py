@@ -19,7 +19,7 @@ from softmesh.distributed.layouts import Layout
 from softmesh.distributed.redistribution import HERE
 from softmesh.hardware.enums import DataType
 from softmesh.planner.linear_model import INFINITE, Costs, LinearModel, Terms
-from softmesh.planner.placement_problem import LAUNCH_SECONDS, Assignment, PlacementProblem
+from softmesh.planner.placement_problem import Assignment, PlacementProblem
 from softmesh.planner.repeated_layers import NodeClasses
 
 MICRO, MEGA = 1e6, 1e6  # the solver sees microseconds and megabytes
@@ -205,7 +205,7 @@ class PlacementProgram:
                 arriving[end, dtype].append(flow)
                 if start != end:
                     moved[pair] = flow
-                    seconds[pair] = way.seconds + LAUNCH_SECONDS * len(way.steps)
+                    seconds[pair] = way.seconds + self.problem.launch * way.launches
         for key, variables in given.items():
             model.add_row(0, 0, [*((f, 1.0) for f in leaving[key]), *((v, -1.0) for v in variables)])
         for key, variables in needed.items():
@@ -273,7 +273,7 @@ class PlacementProgram:
         found: Costs = {}
         for own, count in work.nodes:
             for variable, strategy in zip(self._strategy[own], self.problem.strategies[own], strict=True):
-                seconds = strategy.total_seconds + LAUNCH_SECONDS * len(strategy.inside)
+                seconds = strategy.total_seconds + self.problem.launch * strategy.launches
                 found[variable] = count * seconds * MICRO
         for (own, consumers), count in work.moves:
             seconds_of = self._seconds[own]

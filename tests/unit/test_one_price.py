@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -149,3 +149,50 @@ def _estimated(run: Callable[[], object]) -> float:
     with ttnn.observe(recorder):
         run()
     return sum(one.form.cost.seconds for one in recorder.run.commands if not one.form.kind.is_host_transfer)
+
+
+S0, S1, R, SUM = ttnn.Shard(0), ttnn.Shard(1), ttnn.Replicate(), ttnn.Partial()
+MOVES = {
+    "all_gather": (S1, R),
+    "all_reduce": (SUM, R),
+    "reduce_scatter": (SUM, S0),
+    "all_to_all": (S1, S0),
+    "partition": (R, S1),
+    "contribute": (R, SUM),
+}
+
+
+@pytest.fixture(params=[ttnn.FabricConfig.FABRIC_1D, ttnn.FabricConfig.FABRIC_1D_RING], ids=["line", "ring"])
+def mesh(request: pytest.FixtureRequest, idle_machine: None) -> Iterator[MeshDevice]:
+    ttnn.set_fabric_config(request.param)
+    with ttnn.open_mesh_device(ttnn.MeshShape(1, 8)) as opened:
+        yield opened
+
+
+def _placed(mesh: MeshDevice, along: ttnn.Placement, dtype: ttnn.DataType = ttnn.bfloat16) -> ttnn.Tensor:
+    whole = torch.ones(1024, 1024, dtype=DTYPES[dtype])
+    split = R if along is SUM else along
+    mapper = distributed.mesh_mapper(mesh, [R, split])
+    placed = ttnn.from_torch(whole, dtype, layout=ttnn.TILE_LAYOUT, device=mesh, mesh_mapper=mapper)
+    return distributed.redistribute(placed, [R, SUM]) if along is SUM else placed
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name.lower())
+@pytest.mark.parametrize("name", MOVES)
+def test_explain_and_estimate_agree_on_a_change_of_placement(mesh: MeshDevice, name: str, dtype: ttnn.DataType):
+    before, after = MOVES[name]
+    given = _placed(mesh, before, dtype)
+    explained = explain(distributed.redistribute, given, [R, after]).plan
+    assert [step.kind for step in (*(s for _, s in explained.steps_before), *explained.steps_behind)] == [name]
+    estimated = _estimated(lambda: distributed.redistribute(given, [R, after]))
+    assert explained.seconds == pytest.approx(estimated, rel=0.01)
+
+
+@pytest.mark.parametrize(("a", "b"), [(S1, S0), (R, S1), (S0, R), (S0, S1), (R, S0)])
+def test_explain_and_estimate_agree_on_a_split_and_what_it_inserts(
+    mesh: MeshDevice, a: ttnn.Placement, b: ttnn.Placement
+):
+    given = _placed(mesh, a), _placed(mesh, b)
+    explained = explain(distributed.matmul, *given).plan.seconds
+    estimated = _estimated(lambda: distributed.matmul(*given, implicit="allow"))
+    assert explained == pytest.approx(estimated, rel=0.01)

@@ -11,12 +11,12 @@ from unified_operands import SUM, every_layout, mesh_of, spread, value_of, words
 
 import softmesh as ttnn
 from softmesh import Replicate, Shard, distributed
-from softmesh.cost.chip_costs import launch_seconds
+from softmesh.cost.launches import launch_seconds
 from softmesh.cost.link_costs import Line
 from softmesh.cost.mesh_lines import lines_of
 from softmesh.distributed.layout_planner import Plan, Problem, plan_of, ranking
 from softmesh.distributed.layouts import Layout, Value, all_layouts, is_whole
-from softmesh.distributed.redistribution import Way, routes, steps_from
+from softmesh.distributed.redistribution import Step, Way, routes, steps_from
 from softmesh.distributed.redistribution_ops import runner
 from softmesh.distributed.split_choices import Split
 from softmesh.systems.chip import N300
@@ -33,7 +33,11 @@ LAUNCH = launch_seconds(N300)
 
 
 def ranked(way: Way) -> float:
-    return way.seconds + len(way.steps) * LAUNCH
+    return way.seconds + way.launches * LAUNCH
+
+
+def ranked_step(step: Step) -> float:
+    return step.cost.seconds + step.launches * LAUNCH
 
 
 def cost_of(layouts: list[Layout], value: Value) -> dict[tuple[Layout, Layout], float]:
@@ -42,7 +46,7 @@ def cost_of(layouts: list[Layout], value: Value) -> dict[tuple[Layout, Layout], 
     for layout in layouts:
         for step in steps_from(layout, value, LINES):
             pair = layout, step.after
-            known[pair] = min(known.get(pair, float("inf")), step.cost.seconds + LAUNCH)
+            known[pair] = min(known.get(pair, float("inf")), ranked_step(step))
     for between, start, end in itertools.product(layouts, repeat=3):
         if (start, between) in known and (between, end) in known:
             through = known[start, between] + known[between, end]
@@ -73,7 +77,7 @@ def test_the_way_to_the_nearest_goal_is_the_cheapest_of_all_to_any():
 
 def step_to(kind: str, start: Layout, end: Layout, shape: tuple[int, ...], form: ttnn.Layout | None) -> float:
     found = steps_from(start, Value(shape, 16, (2, 4), form=form), LINES)
-    return next(step.cost.seconds for step in found if step.kind == kind and step.after == end)
+    return next(ranked_step(step) for step in found if step.kind == kind and step.after == end)
 
 
 def test_cutting_through_tiles_costs_the_ops_that_do_it():
@@ -90,7 +94,7 @@ def test_an_exchange_that_no_op_of_ttnns_does_costs_a_gather_and_a_cut(form: ttn
     exchanged = step_to("all_to_all", (R, Shard(1)), (R, Shard(0)), shape, form)
     gathered = step_to("all_gather", (R, Shard(1)), (R, R), shape, form)
     cut = step_to("partition", (R, R), (R, Shard(0)), shape, form)
-    assert exchanged == pytest.approx(gathered + LAUNCH + cut)
+    assert exchanged == pytest.approx(gathered + cut)
     whole = (128, 512)
     assert step_to("all_to_all", (R, Shard(1)), (R, Shard(0)), whole, ttnn.TILE_LAYOUT) == step_to(
         "all_to_all", (R, Shard(1)), (R, Shard(0)), whole, None
@@ -129,8 +133,7 @@ def _table(value: Value, lines: tuple[Line, ...]) -> dict[tuple[Layout, Layout],
         known = {(a, b): float("inf") for a in layouts for b in layouts} | {(a, a): 0.0 for a in layouts}
         for layout in layouts:
             for step in steps_from(layout, value, lines):
-                cost = step.cost.seconds + launch_seconds(lines[0].chip)
-                known[layout, step.after] = min(known[layout, step.after], cost)
+                known[layout, step.after] = min(known[layout, step.after], ranked_step(step))
         for between, start, end in itertools.product(layouts, repeat=3):
             known[start, end] = min(known[start, end], known[start, between] + known[between, end])
         _TABLES[value] = known

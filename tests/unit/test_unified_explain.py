@@ -41,8 +41,8 @@ matmul on a 2x4 mesh: # us, 4.0 MiB on each device
  # us  all_reduce(tp) of the result: 1.0 MiB through the link between neighbours in a line of 4
   lost:
  # us  tp: split k; all_gather(dim 0, dp) of a makes it # us longer
- # us  dp: split n, tp: split k; all_gather(dim 0, dp) of a makes it # us longer
  # us  dp: contributions of a, tp: split k; all_gather(dim 0, dp) of a makes it # us longer
+ # us  dp: contributions of b, tp: split k; all_gather(dim 0, dp) of a makes it # us longer
 """
 
 
