@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, get_type_hints
 import torch
 
 from softmesh.arguments import refused
-from softmesh.cost.pricing import forget_prices
 from softmesh.dispatch.cost_rules import moves_bytes
 from softmesh.dispatch.operand import Operand
 from softmesh.dispatch.operation import OPERATIONS, Operation, operation
@@ -152,6 +151,8 @@ def _make_room(function: Callable[..., Any]) -> None:
         raise refused(
             _WHERE, f"there is an op {known.python_fully_qualified_name}: give the function {name} another name"
         )
+    from softmesh.cost.pricing import forget_prices  # which loads the calibration
+
     forget_prices()
     del OPERATIONS[name]
     for operand in known.definition.signature.operand_names:

@@ -164,13 +164,14 @@ def test_fused_rms_without_a_residual_leaves_its_operand_alone(ring):
     operand = put(x, ring, (S(3), R))
     cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(3, 3))])
     given = ttnn.LayerNormDefaultProgramConfig(), 0, ring, ttnn.create_global_semaphore(ring, cores, 0)
-    result = ttnn.fused_rms_minimal(operand, *given, stats=put(torch.zeros(1, 1, 32, 32), ring))
+    stats = put(torch.zeros(1, 1, 32, 32), ring)
+    result = ttnn.fused_rms_minimal(operand, *given, stats=stats)
     assert_close(result, rms(x, torch.ones(256), 0.0))
     with pytest.raises(RuntimeError, match="requires a pre-allocated stats tensor"):
         ttnn.fused_rms_minimal(operand, *given)
     narrow = ttnn.WormholeComputeKernelConfig(fp32_dest_acc_en=False)
     with pytest.raises(RuntimeError, match="must match the compute accumulation format"):
-        ttnn.fused_rms_minimal(operand, *given, stats=operand, compute_kernel_config=narrow)
+        ttnn.fused_rms_minimal(operand, *given, stats=stats, compute_kernel_config=narrow)
     assert torch.equal(ttnn.compose(operand), x)
 
 

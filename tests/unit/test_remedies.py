@@ -183,7 +183,8 @@ REFUSED = {**BROKEN, **NOT_FOR_THE_RUNTIME, **UNBUILDABLE}
 
 
 @pytest.mark.parametrize("rule", sorted(REFUSED.keys() - {"repeated-type"}))
-def test_a_descriptor_is_mended_by_what_each_refusal_says(rule, tmp_path):
+def test_a_descriptor_is_mended_by_what_each_refusal_says(rule, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOFTMESH_STRICT", "1")  # some are warnings otherwise
     path = tmp_path / "m.textproto"
     path.write_text(REFUSED[rule][0])
     assert f"mgd/{rule}" in [finding.rule for finding in steps(path)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from warm_python import warm_python
 
 from softmesh.errors import ArgumentError, MeshError, SoftmeshWarning
 from softmesh.hardware import ClusterType
@@ -183,5 +183,5 @@ def test_asking_without_a_machine_loads_no_reader_of_files():
         "import sys; from softmesh.systems.system_choice import chosen_machine; assert chosen_machine() is None; "
         "print(sorted({'yaml', 'google.protobuf', 'rustworkx'} & set(sys.modules)))"
     )
-    done = subprocess.run([*warm_python(), "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
