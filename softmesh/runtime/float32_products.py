@@ -17,7 +17,6 @@ import torch
 
 _FEWEST_ROWS = 4
 _FEWEST_STEPS = 1 << 24  # multiplications of one product: below, the call and the copy of the weights cost as much
-_FEWEST_OF_SEVERAL = 1 << 27  # of each of several, whose results are copied into one
 
 
 @cache
@@ -37,10 +36,11 @@ def _vendor() -> str:
 
 def multiplies_by_onednn(a: torch.Tensor, rows: int, b: torch.Tensor) -> bool:
     """True if oneDNN is the faster one for `rows` rows of `a` by each matrix of `b`."""
-    is_one = b.numel() == b.shape[-2] * b.shape[-1]
-    fewest = _FEWEST_STEPS if is_one else _FEWEST_OF_SEVERAL
-    if rows < _FEWEST_ROWS or rows * b.shape[-2] * b.shape[-1] < fewest:
+    if rows < _FEWEST_ROWS or rows * b.shape[-2] * b.shape[-1] < _FEWEST_STEPS:
         return False
+    is_one = b.numel() == b.shape[-2] * b.shape[-1]
+    if not is_one and a.stride(-1) != 1:
+        return False  # oneDNN would copy each matrix of a transposed view
     return a.dtype is b.dtype is torch.float32 and a.is_cpu and b.is_cpu and onednn_is_faster()
 
 
